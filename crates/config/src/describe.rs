@@ -17,9 +17,9 @@ use crate::model::{
 use crate::schema;
 use crate::secret::PASSWORD;
 use crate::toml_text::{key, string};
-use crate::value::{format_duration, format_size};
+use crate::value::{counted, format_duration, format_size};
 use keyway_base::Limits;
-use keyway_topology::Endpoint;
+use keyway_topology::{Endpoint, PrimarySource};
 use memory::memory_comment;
 use out::{Out, secret, slow_log};
 
@@ -223,6 +223,37 @@ fn user(config: &UserConfig, pools: &[PoolConfig], out: &mut Out) {
     }
     if let Some(from) = &config.read_from {
         out.entry(table, "read_from", &string(&read_from_name(from)));
+    }
+}
+
+/// Returns a text about the servers of a pool, such as `sharded over 3 servers`.
+pub fn kind_text(kind: &PoolKindConfig) -> String {
+    match kind {
+        PoolKindConfig::Store(_) => "embedded store".to_owned(),
+        PoolKindConfig::Sharded(set, _) => {
+            format!("sharded over {}", counted(set.servers.len(), "server"))
+        }
+        PoolKindConfig::Memcached(pool, _) => {
+            format!("memcached over {}", counted(pool.servers.servers.len(), "server"))
+        }
+        PoolKindConfig::Cluster(pool, _) => {
+            format!("cluster over {}", counted(pool.discovery.seeds.len(), "known server"))
+        }
+        PoolKindConfig::Replicated(pool, _) => match &pool.source {
+            PrimarySource::Servers => {
+                let seeds = counted(pool.discovery.seeds.len(), "known server");
+                format!("replicated over {seeds}")
+            }
+            PrimarySource::Sentinels { primaries, .. } => {
+                let names = counted(primaries.len(), "name");
+                format!("replicated over {names} that sentinels know")
+            }
+        },
+        PoolKindConfig::Sentinels(set, _) => counted(set.servers.len(), "sentinel"),
+        PoolKindConfig::Routed(routed) => {
+            let children = counted(routed.pool.children().len(), "other pool");
+            format!("{} over {children}", routed.pool.kind())
+        }
     }
 }
 

@@ -17,7 +17,7 @@ pub(crate) enum ServedBy {
 }
 
 /// The word of each kind, and what serves its pools.
-pub(crate) static KINDS: [(&str, ServedBy); 12] = [
+pub(crate) const KINDS: [(&str, ServedBy); 12] = [
     ("store", ServedBy::Store),
     ("sharded", ServedBy::Redis),
     ("cluster", ServedBy::Discovered),
@@ -31,6 +31,17 @@ pub(crate) static KINDS: [(&str, ServedBy); 12] = [
     ("rate-limited", ServedBy::Pools),
     ("read-write-split", ServedBy::Pools),
 ];
+
+/// The word of each kind.
+pub(crate) const WORDS: [&str; KINDS.len()] = {
+    let mut words = [""; KINDS.len()];
+    let mut at = 0;
+    while at < words.len() {
+        words[at] = KINDS[at].0;
+        at += 1;
+    }
+    words
+};
 
 /// Returns what serves pools of a kind, or `None` for a word that is no kind.
 pub(crate) fn served_by(kind: &str) -> Option<ServedBy> {

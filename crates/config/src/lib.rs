@@ -53,7 +53,7 @@ mod without_effect;
 
 pub use address::ListenAddr;
 pub use bus::{BusConfig, BusTls, read_token};
-pub use describe::{MemoryBound, describe};
+pub use describe::{MemoryBound, describe, kind_text};
 pub use document::reference;
 pub use error::ConfigError;
 pub use load::read_file;
@@ -63,4 +63,4 @@ pub use model::{
     ReplicaConfig, ReplicationConfig, RoutedConfig, SecretSource, ServerConfig, ServersConfig,
     SnapshotConfig, StoreConfig, StoreLogConfig, TlsConfig, UserConfig, Workers,
 };
-pub use value::size_text;
+pub use value::{counted, size_text};

@@ -3,7 +3,7 @@ use crate::error::ConfigError;
 use keyway_base::{KeyspaceEvents, Limits, Network};
 use keyway_tls::{ClientSettings, ClientTls, ServerSettings, ServerTls};
 use keyway_topology::{
-    ClusterPool, Endpoint, Epoch, MemcachedPool, Password, Pool, PoolKind, ReadFrom,
+    ClusterPool, Endpoint, Epoch, MemcachedPool, Password, Pool, PoolKind, PrimarySource, ReadFrom,
     ReplicatedPool, RoutedPool, ServerSet, Topology,
 };
 use keyway_users::{User, Users};
@@ -361,6 +361,28 @@ impl PoolKindConfig {
             PoolKindConfig::Cluster(pool, config) => Some((&pool.servers, config)),
             PoolKindConfig::Replicated(pool, config) => Some((&pool.servers, config)),
             PoolKindConfig::Store(_) | PoolKindConfig::Routed(_) => None,
+        }
+    }
+
+    /// Returns the positions of the pools that a pool of this kind relies on. `position` tells that
+    /// of a name.
+    pub fn relies_on(&self, position: impl Fn(&str) -> Option<usize>) -> Vec<usize> {
+        match self {
+            PoolKindConfig::Routed(routed) => {
+                routed.pool.children().into_iter().map(usize::from).collect()
+            }
+            PoolKindConfig::Memcached(pool, _) => {
+                let from = pool.warm_up.as_ref().map(|warm_up| &warm_up.from);
+                from.and_then(|name| position(name)).into_iter().collect()
+            }
+            PoolKindConfig::Replicated(pool, _) => match &pool.source {
+                PrimarySource::Servers => Vec::new(),
+                PrimarySource::Sentinels { pool, .. } => position(pool).into_iter().collect(),
+            },
+            PoolKindConfig::Store(_)
+            | PoolKindConfig::Sharded(..)
+            | PoolKindConfig::Cluster(..)
+            | PoolKindConfig::Sentinels(..) => Vec::new(),
         }
     }
 

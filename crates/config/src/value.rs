@@ -167,6 +167,12 @@ fn largest_exact<'u>(
     exact.copied().unwrap_or((unit_of_zero, 1))
 }
 
+/// Returns `1 error` or `2 errors`.
+pub fn counted(count: usize, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{plural}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -273,7 +273,7 @@ struct PoolName {
 /// The result of an order.
 #[derive(Serialize)]
 struct Outcome {
-    /// Whether anything has changed.
+    /// True if anything has changed.
     changed: bool,
     /// The same in words.
     message: String,

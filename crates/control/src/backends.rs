@@ -35,7 +35,7 @@ pub struct BackendStatus {
     /// later, it is not before its discovery.
     #[serde(rename = "since", serialize_with = "as_utc")]
     pub since_unix_seconds: u64,
-    /// Whether an operator has ejected it. Then it stays so until one restores it.
+    /// True if an operator has ejected it. Then it stays so until one restores it.
     pub by_hand: bool,
     /// Connections to it that take requests.
     pub links: u64,

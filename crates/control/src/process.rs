@@ -77,7 +77,7 @@ pub struct ProcessStatus {
     pub started_unix_seconds: u64,
     /// Time for which it has served, in seconds.
     pub uptime_seconds: u64,
-    /// Whether it accepts no more clients.
+    /// True if it accepts no more clients.
     pub draining: bool,
     /// Number of threads that serve clients.
     pub workers: u64,

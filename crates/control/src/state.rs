@@ -59,7 +59,7 @@ pub enum ScriptKill {
     Ends,
 }
 
-/// Whether the process is ready, as `/readyz` and `/v1/ready` report it.
+/// The readiness of the process, as `/readyz` and `/v1/ready` report it.
 pub(crate) struct Readiness {
     /// The reasons why it is not ready; empty if it is.
     pub(crate) reasons: Vec<String>,

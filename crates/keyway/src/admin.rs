@@ -143,8 +143,8 @@ impl Process {
 
     /// Changes to other settings. Backends of pools that are the same keep their noted states.
     ///
-    /// What an operator has ordered for servers since `plan` was made is repeated there, also for
-    /// pools that replace others as `heir_of` says.
+    /// Orders of an operator for servers since `plan` was made are repeated there, also for pools that
+    /// replace others as `heir_of` says.
     pub fn follow(
         &self,
         plan: &Arc<Plan>,

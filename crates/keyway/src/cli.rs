@@ -8,7 +8,7 @@ use crate::upgrade::TakeOver;
 use anyhow::{Context, Result};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use keyway_config::{Config, ConfigError};
+use keyway_config::{Config, ConfigError, counted};
 use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::ffi::OsStringExt;
@@ -316,10 +316,4 @@ fn report(errors: &[ConfigError], consequence: &str) -> ExitCode {
     }
     eprintln!("keyway: {}; {consequence}", counted(errors.len(), "error"));
     ExitCode::from(2)
-}
-
-/// Returns `1 error` or `2 errors`.
-pub fn counted(count: usize, what: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{count} {what}{plural}")
 }

@@ -90,7 +90,7 @@ pub struct Sources<'s> {
 /// One version of the settings, and its counts.
 #[derive(Clone)]
 pub struct Version {
-    /// What all workers share.
+    /// The state that all workers share.
     pub plan: Arc<Plan>,
     /// Its metrics.
     pub registry: Arc<Registry>,
@@ -154,8 +154,8 @@ pub fn next_plan(sources: &Sources, old: &Version, merge: &Merge) -> Version {
     let epoch = Epoch(merge.generation);
     let topology = Arc::new(before.topology.succeeded_by(epoch, pools_of, is_same));
     let heir_of = |index: usize| merge.heir_of[index];
-    let from_to = (&*before.topology, &*topology);
-    let health = Arc::new(before.health.succeeded_by(from_to, is_same, heir_of));
+    let from = &before.topology;
+    let health = Arc::new(before.health.succeeded_by(from, &topology, is_same, heir_of));
     let lineage = |index: usize| if is_same(index) { Some(index) } else { heir_of(index) };
     let new: Vec<usize> = (0..config.pools.len()).filter(|&index| !is_same(index)).collect();
     let mut made: Vec<PoolPlan> = new

@@ -59,10 +59,7 @@ const GIVEN_WITHIN: Duration = Duration::from_secs(2);
 /// this one replaces, if there is one.
 pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -> Result<ExitCode> {
     let log = log::start(&config.server.log, started.format);
-    for warning in &config.warnings {
-        tracing::warn!("{warning}");
-    }
-    config.warnings.clear();
+    log_warnings(&mut config);
     raise_descriptor_limit();
     let driver = driver::choose(started.io.unwrap_or(config.server.io))?;
     let (wake, woken) = channel();
@@ -134,14 +131,17 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     let late = end_upgrade(&ending, &mut upgrades, (&mut live, &woken));
     process.set_draining();
     let serving = Serving { workers, live, process, woken, admin, pid_file };
-    let status = match ending {
-        Ending::Stop(then, signal) => serving.stop(Order { then, signal }, late.as_ref()),
-        Ending::Failed(failure) => serving.fail(&failure, late.as_ref()),
-        Ending::Replaced(successor) => serving.leave_to(&successor),
-    };
+    let status = serving.end(ending, late.as_ref());
     warn_of_cut_off(&plan);
     tracing::info!("stopped");
     Ok(status)
+}
+
+/// Logs the warnings about the configuration, once.
+fn log_warnings(config: &mut Config) {
+    for warning in config.warnings.drain(..) {
+        tracing::warn!("{warning}");
+    }
 }
 
 /// Prepares what embedded stores have besides their memory.
@@ -204,6 +204,16 @@ struct Serving {
 }
 
 impl Serving {
+    /// Ends the process as it is to end. `late` is a process that has begun to serve in this one's
+    /// place.
+    fn end(self, ending: Ending, late: Option<&Successor>) -> ExitCode {
+        match ending {
+            Ending::Stop(then, signal) => self.stop(Order { then, signal }, late),
+            Ending::Failed(failure) => self.fail(&failure, late),
+            Ending::Replaced(successor) => self.leave_to(&successor),
+        }
+    }
+
     /// Drains the workers and ends. Another process may have begun to serve in this one's place.
     fn stop(mut self, order: Order, late: Option<&Successor>) -> ExitCode {
         let kept = late.map_or(&[][..], |late| &late.kept[..]);

@@ -17,7 +17,7 @@ use std::time::Duration;
 /// The wall clock at virtual time zero, in microseconds since the Unix epoch.
 const EPOCH_MICROS: u64 = 1_700_000_000_000_000;
 
-/// What a worker asked of its first poll in a turn.
+/// The first poll that a worker asked for in a turn.
 #[derive(Clone, Copy, Debug)]
 pub struct PollRequest {
     /// How long it was willing to wait. `None`: without a limit.
@@ -39,7 +39,7 @@ pub struct SimIo {
     found: Vec<Event>,
     mail: File,
     mailer: Mailer<Mail>,
-    /// What the worker asked of its first poll since this was last taken.
+    /// The first poll that the worker asked for since this was last taken.
     pub asked: Option<PollRequest>,
     clock: Nanos,
 }

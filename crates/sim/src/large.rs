@@ -1,4 +1,4 @@
-//! What is left at a client of the simulation when a large value was cut off.
+//! The rest at a client of the simulation when a large value was cut off.
 
 /// Returns whether the unread rest is a part of a reply that the proxy passes on while it arrives.
 /// No error can follow that, so the proxy closes the client when the server is lost.

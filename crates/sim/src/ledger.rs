@@ -132,7 +132,7 @@ pub struct Ledger {
     pub moves: u64,
     /// By the number of the write: when it was asked.
     asked_at: Vec<Nanos>,
-    /// What is known of the cluster, if the pool is one.
+    /// The record of the cluster, if the pool is one.
     cluster: Option<clusters::ClusterBook>,
     /// By pool: the pools to which it leads.
     reaches: Vec<Option<Reach>>,
@@ -140,7 +140,7 @@ pub struct Ledger {
     uncertain: Cell<u64>,
     /// By pool: the old pool from which it gets its missing items.
     old_pools: Vec<Option<usize>>,
-    /// What servers have had from the beginning and no client has read yet, by pool and key.
+    /// The values that servers have had from the beginning and no client has read yet, by pool and key.
     heirlooms: BTreeMap<(usize, Vec<u8>), Vec<u8>>,
     bounded: Option<bounds::BoundedStore>,
     held: holds::Held,

@@ -1,10 +1,10 @@
-//! What a client may be told about a key that only it uses.
+//! The replies that a client may get about a key that only it uses.
 
 use crate::ledger::{Circumstances, Ledger};
 use crate::value;
 use crate::wire::clip;
 
-/// What is known of a write's fate.
+/// The known fate of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// Acknowledged.

@@ -169,7 +169,7 @@ struct Conn {
     sides: [Side; 2],
 }
 
-/// What happens at a scheduled time.
+/// An event at a scheduled time.
 #[derive(Clone, Copy, Debug)]
 pub enum Occurrence {
     /// The next piece from this side arrives.

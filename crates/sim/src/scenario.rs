@@ -29,11 +29,11 @@ use std::time::Duration;
 pub struct Options {
     /// True if the story of the run is recorded, to be shown with a violation.
     pub story: bool,
-    /// What the first server does wrong.
+    /// The deliberate fault of the first server.
     pub defect: Option<Defect>,
     /// True if every pool has servers of memcached and clients use its protocol.
     pub memcached: bool,
-    /// Whether, in addition, one pool gets its missing items from another.
+    /// True if, in addition, one pool gets its missing items from another.
     pub warm_up: bool,
     /// True if the pools are of memcached, behind one that leads to them.
     pub routes: bool,
@@ -155,7 +155,7 @@ pub struct Scenario {
     pub exhaustions: Vec<(Nanos, Nanos)>,
     /// Length of the longest value that clients write.
     pub value_len_max: usize,
-    /// What happens to the cluster, if the pool is one.
+    /// The events of the cluster, if the pool is one.
     pub cluster: Option<ClusterPlan>,
     /// True if most clients do not read what they ask for.
     pub has_mutes: bool,
@@ -429,7 +429,7 @@ impl Scenario {
             let mut habits = self.habits(random, pool, large);
             (habits.requests, habits.connections, habits.cut_percent) = (40, 1, 0);
             habits.stateful &= !options.is_defective() || shows_stateful;
-            // What was cached before is changed once more.
+            // Values that were cached before are changed once more.
             habits.tracks = habits.is_store || self.knows_hello[pool];
             habits.greets |= habits.tracks;
             if options.is_defective() {

@@ -18,7 +18,7 @@ use stateful::{Begun, Lists};
 use std::collections::BTreeMap;
 use tracking::Tracking;
 
-/// What a server does wrong deliberately, for the oracles to find.
+/// A deliberate fault of a server, for the oracles to find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Defect {
     /// Nothing: the scenario of a defect without the defect.

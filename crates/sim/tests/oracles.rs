@@ -2,7 +2,7 @@
 
 use keyway_sim::{Defect, Options, run_seed};
 
-/// What is reported of a reply that belongs to another request.
+/// The reports of a reply that belongs to another request.
 const MISPLACED: [&str; 8] = [
     "is none of",
     "another kind",

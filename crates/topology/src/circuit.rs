@@ -25,7 +25,7 @@ use std::time::Duration;
 use keyway_base::Time;
 
 use crate::strangers::Strangers;
-use crate::{BackendId, FailureReason, Topology};
+use crate::{BackendId, FailureReason, FailureTimes, Topology};
 
 /// Longest time between the starts of requests that one stall may have hit, such as a fork, a slow
 /// command, or a switch that learns a port. If it were longer, a dead server would be asked for
@@ -284,6 +284,17 @@ pub struct CircuitBoard {
     strangers: Strangers,
 }
 
+/// What opens a circuit.
+struct Opening {
+    /// The state before.
+    word: Word,
+    reason: FailureReason,
+    /// Requests in the window.
+    all: u32,
+    /// Requests in the window that failed.
+    failed: u32,
+}
+
 impl CircuitBoard {
     /// Creates closed circuits for the servers of all pools that have circuits.
     pub fn new(topology: &Topology) -> CircuitBoard {
@@ -455,7 +466,7 @@ impl CircuitBoard {
         backend: BackendId,
         count: u32,
         reason: FailureReason,
-        (began, now): (Time, Time),
+        FailureTimes { began, now }: FailureTimes,
     ) -> Option<CircuitChange> {
         let cell = self.cell(backend)?;
         let word = cell.word();
@@ -463,7 +474,9 @@ impl CircuitBoard {
             _ if count == 0 => None,
             CircuitState::Open => None,
             CircuitState::HalfOpen if began.0 < cell.tried.load(Relaxed) => None,
-            CircuitState::HalfOpen => self.open(backend, cell, (word, reason), (0, 0), now),
+            CircuitState::HalfOpen => {
+                self.open(backend, cell, Opening { word, reason, all: 0, failed: 0 }, now)
+            }
             CircuitState::Closed => {
                 cell.count(now, 0, count);
                 if !cell.outlasts_a_stall(began) {
@@ -474,7 +487,7 @@ impl CircuitBoard {
                 let is_reached = all >= cell.circuit.requests_min
                     && share >= u64::from(cell.circuit.failures_percent) * u64::from(all);
                 if is_reached {
-                    self.open(backend, cell, (word, reason), (all, failed), now)
+                    self.open(backend, cell, Opening { word, reason, all, failed }, now)
                 } else {
                     None
                 }
@@ -486,8 +499,7 @@ impl CircuitBoard {
         &self,
         backend: BackendId,
         cell: &Cell,
-        (word, reason): (Word, FailureReason),
-        counts: (u32, u32),
+        Opening { word, reason, all, failed }: Opening,
         now: Time,
     ) -> Option<CircuitChange> {
         // A circuit that was closed for long starts anew.
@@ -510,7 +522,7 @@ impl CircuitBoard {
         cell.opens.fetch_add(1, Relaxed);
         // ORDER: pairs with epoch
         self.epoch.fetch_add(1, Release);
-        Some(Self::change(backend, cell, word, after, counts))
+        Some(Self::change(backend, cell, word, after, (all, failed)))
     }
 
     /// Forgets what is known of a server, because another server has taken its index or an operator

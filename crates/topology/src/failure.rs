@@ -1,6 +1,15 @@
-//! The reasons for which a backend failed: names for logs and metrics.
+//! The reasons for which a backend failed, which are names for logs and metrics, and when it failed.
 
-use keyway_base::BackendFault;
+use keyway_base::{BackendFault, Time};
+
+/// The times of a failed request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FailureTimes {
+    /// When the request began, or the latest of several.
+    pub began: Time,
+    /// When the failure is known.
+    pub now: Time,
+}
 
 /// The reason of a backend's latest failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -49,8 +49,8 @@ use word::Word;
 use crate::first_look::{FirstLook, LookStep};
 use crate::strangers::Strangers;
 use crate::{
-    BackendId, CircuitBoard, Ejection, FailureReason, GenerationCell, Pool, ReadBoard, Rejoin,
-    Topology,
+    BackendId, CircuitBoard, Ejection, FailureReason, FailureTimes, GenerationCell, Pool,
+    ReadBoard, Rejoin, Topology,
 };
 
 /// How long a claim to probe a backend lasts before another worker may take over, in milliseconds.
@@ -184,7 +184,8 @@ impl HealthBoard {
     #[must_use]
     pub fn succeeded_by(
         &self,
-        (from, to): (&Topology, &Topology),
+        from: &Topology,
+        to: &Topology,
         is_kept: impl Fn(usize) -> bool,
         heir_of: impl Fn(usize) -> Option<usize>,
     ) -> HealthBoard {
@@ -369,7 +370,7 @@ impl HealthBoard {
         &self,
         backend: BackendId,
         reason: FailureReason,
-        (began, now): (Time, Time),
+        FailureTimes { began, now }: FailureTimes,
     ) -> Option<StateChange> {
         let cell = self.cell(backend)?;
         let is_out = matches!(self.state(backend), HealthState::Ejected | HealthState::Rejoining);
@@ -391,7 +392,8 @@ impl HealthBoard {
         &self,
         backend: BackendId,
         now: Time,
-        (spread, patience): (Duration, Duration),
+        spread: Duration,
+        patience: Duration,
     ) -> LookStep {
         self.cell(backend)
             .map_or(LookStep::Wait, |cell| cell.first_look.step(now, spread, patience))

@@ -46,7 +46,7 @@ pub use cluster::{
 pub use discovery::{ClusterPool, Discovery, PrimarySource, ReplicatedPool, SlotQuery};
 pub use distribution::Distribution;
 pub use endpoint::{Endpoint, EndpointError};
-pub use failure::FailureReason;
+pub use failure::{FailureReason, FailureTimes};
 pub use first_look::LookStep;
 pub use generation::{Generation, GenerationCell, Remembered, Seen};
 pub use hash::Hash;

@@ -18,7 +18,7 @@ use std::time::Duration;
 use keyway_base::Time;
 
 use crate::strangers::Strangers;
-use crate::{BackendId, ReadFrom, Topology};
+use crate::{BackendId, FailureTimes, ReadFrom, Topology};
 
 /// Time in which a steady stream of replies makes an estimate fall two thirds of the way to their
 /// latency. Two replies this far apart make it fall half the way. If it were shorter, a slow server
@@ -340,7 +340,8 @@ impl ReadBoard {
     /// Notes that `count` requests have failed by `now`, the latest of which began at `began`. The
     /// time that they took counts as a latency as well.
     #[cold]
-    pub fn note_failures(&self, backend: BackendId, count: u32, (began, now): (Time, Time)) {
+    pub fn note_failures(&self, backend: BackendId, count: u32, times: FailureTimes) {
+        let FailureTimes { began, now } = times;
         let Some(cell) = self.cell(backend).filter(|_| count > 0) else { return };
         cell.failed.fetch_add(u64::from(count), Relaxed);
         cell.observe(now.since(began).as_micros() as u64, now);

@@ -10,7 +10,7 @@ use std::time::Duration;
 /// How the clients of a listener are accepted, and how long they may stay.
 #[derive(Default)]
 pub struct ListenerAccess {
-    /// What clients must send first. `None`: nothing.
+    /// The filter for the first bytes of clients. `None`: no filter.
     pub filter: Option<Arc<AcceptFilter>>,
     /// Largest number of clients at once, over all workers. 0: no limit of its own.
     pub clients_max: u32,

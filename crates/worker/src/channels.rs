@@ -12,7 +12,7 @@
 //! answers. Only commands about channels, and keyspace notifications, take
 //! these locks.
 
-use crate::plan::PoolWorker;
+use crate::pool_worker::PoolWorker;
 use indexmap::IndexMap;
 use keyway_base::glob;
 use keyway_proxy::pubsub::{Name, SubscriptionKind};

@@ -1,5 +1,5 @@
-//! What the workers of a process share about a cluster: the latest map, and which worker asks for
-//! the next one.
+//! The state of a cluster that the workers of a process share: the latest map, and which worker asks
+//! for the next one.
 
 mod hosts;
 mod inherited;
@@ -59,7 +59,7 @@ const FIRST_MAP_MAX: Duration = Duration::from_secs(5);
 /// Number of consecutive unanswered questions after which the seeds are asked again.
 const UNANSWERED_MAX: u64 = 3;
 
-/// What happened to requests for servers of a cluster.
+/// Counts of requests for servers of a cluster, by what happened to them.
 #[derive(Debug, Default)]
 pub struct ClusterTotals {
     /// Requests redirected by `MOVED`.

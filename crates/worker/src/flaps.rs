@@ -18,7 +18,7 @@ pub(crate) const FLAP_EVERY: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(crate) struct HealthLog {
     pub(crate) told: Mutex<BTreeMap<u16, Told>>,
-    /// Whether a suppressed change may still have to be logged.
+    /// True if a suppressed change may still have to be logged.
     pub(crate) is_pending: AtomicBool,
 }
 

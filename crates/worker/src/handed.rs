@@ -27,15 +27,15 @@ pub struct HandedClient {
     pub connected_unix: u64,
     /// The name of its user, if it has logged in.
     pub user: Option<String>,
-    /// Whether it speaks RESP3.
+    /// True if it speaks RESP3.
     pub is_resp3: bool,
     /// The database that it has selected.
     pub database: u32,
     /// The setting of `CLIENT REPLY`: 0 on, 1 off, 2 off for the next request.
     pub reply_mode: u8,
-    /// Whether it has sent `CLIENT NO-EVICT ON`.
+    /// True if it has sent `CLIENT NO-EVICT ON`.
     pub no_evict: bool,
-    /// Whether it has sent `CLIENT NO-TOUCH ON`.
+    /// True if it has sent `CLIENT NO-TOUCH ON`.
     pub no_touch: bool,
     /// The name, the library's name and its version that it has announced.
     pub told: [String; 3],

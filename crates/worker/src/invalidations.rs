@@ -244,7 +244,7 @@ pub(crate) struct Table {
     /// Approximate number of bytes that they take.
     bytes: AtomicUsize,
     trackers: RwLock<Trackers>,
-    /// Whether there are prefixes. This is a hint, read without the lock.
+    /// True if there are prefixes. This is a hint, read without the lock.
     has_prefixes: AtomicBool,
     /// Number of parts that may contain clients that have left.
     unswept: AtomicUsize,
@@ -257,7 +257,7 @@ pub(crate) struct Table {
 struct Trackers {
     /// Every client that may be in the table, with its worker.
     workers: Map<Client, u16>,
-    /// Those of the clients that track prefixes. They are not told of keys that they read before.
+    /// The clients that track prefixes. They are not told of keys that they read before.
     broadcast: IndexSet<Client, RandomState>,
     /// The clients that are told of keys with a prefix, by the prefix's length and then by the
     /// prefix.

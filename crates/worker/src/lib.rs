@@ -25,6 +25,7 @@ mod notices;
 mod pause;
 mod plan;
 mod pool_kind;
+mod pool_worker;
 mod readers;
 mod redirects;
 mod replication;

@@ -21,7 +21,7 @@ pub struct Adopted {
     pub pool: u16,
     /// Index of its listener.
     pub listener: u16,
-    /// What it has set.
+    /// The settings of the client.
     pub identity: Identity,
 }
 

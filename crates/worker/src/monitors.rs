@@ -7,7 +7,7 @@
 //! inbox is bounded: lines that find no room are counted.
 
 use crate::Pause;
-use crate::plan::PoolWorker;
+use crate::pool_worker::PoolWorker;
 use parking_lot::Mutex;
 use std::sync::Arc;
 

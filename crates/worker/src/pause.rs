@@ -3,8 +3,8 @@ use keyway_command::{Class, Flags, Request, Verb};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// What every request of a pool checks, for all workers: the pause that `CLIENT PAUSE` set, and
-/// whether there are monitors.
+/// A word that every request of a pool checks, for all workers: the pause that `CLIENT PAUSE` set,
+/// and whether there are monitors.
 #[derive(Debug, Default)]
 pub struct Pause(AtomicU64);
 

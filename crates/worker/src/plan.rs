@@ -1,6 +1,7 @@
 use crate::handed::Heir;
 use crate::handouts::Handout;
 use crate::pool_kind::leads_to;
+use crate::pool_worker::PoolWorker;
 use crate::{
     Channels, ErrorStats, Handouts, Invalidations, ListenerAccess, Mail, Monitors, Notices, Pause,
     PoolKind, PoolNotices, Redirects, RoleDoor,
@@ -20,7 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender};
 use std::time::Duration;
 
-/// What all workers of the process share: one version of the settings, and the shared structures
+/// The state that all workers of the process share: one version of the settings, and the structures
 /// that all versions have in common.
 pub struct Plan {
     /// The number of the version. The settings at the start are version 1.
@@ -298,23 +299,14 @@ pub struct PoolPlan {
     pub key_stats: Arc<KeyStats>,
     /// Requests for which its servers, or the store, took long.
     pub slow_log: Arc<SlowLog>,
-    /// What its clients have loaded, if it is a store.
+    /// The scripts that its clients have loaded, if it is a store.
     pub scripts: Arc<keyway_script::Registry>,
     /// The log lines about this pool that are limited in rate.
     pub notices: PoolNotices,
     /// The role of its store.
     pub role: RoleDoor,
-    /// What serves it.
+    /// The store, servers or pools that serve it.
     pub kind: PoolKind,
-}
-
-/// A worker's part in a pool.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PoolWorker {
-    /// Index of the pool.
-    pub(crate) pool: u16,
-    /// The worker's number.
-    pub(crate) worker: u16,
 }
 
 impl PoolPlan {

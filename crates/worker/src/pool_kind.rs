@@ -1,4 +1,4 @@
-//! What serves each pool, with one variant for each kind.
+//! The part of the worker's plan that serves a pool, with one variant for each kind.
 
 use crate::{Cluster, PoolPlan};
 use keyway_base::Time;
@@ -15,7 +15,7 @@ use keyway_topology::{
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What serves a pool.
+/// The store, servers or pools that serve a pool.
 #[allow(clippy::large_enum_variant, reason = "there are a few, made once at the start")]
 pub enum PoolKind {
     /// The embedded store.
@@ -222,6 +222,11 @@ impl PoolKind {
             | PoolKind::Replicated(_)
             | PoolKind::Routed(_) => None,
         }
+    }
+
+    /// Returns whether it discovers its servers, which may send a request on to another one.
+    pub(crate) fn finds_servers(&self) -> bool {
+        self.cluster().is_some()
     }
 
     /// Returns the known servers, for kinds that discover them.

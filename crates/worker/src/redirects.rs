@@ -15,7 +15,7 @@ pub struct Redirects {
     inboxes: Mutex<Vec<Inbox>>,
 }
 
-/// What waits for the clients of one worker.
+/// The pushes that wait for the clients of one worker.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
     /// The client, and the push.

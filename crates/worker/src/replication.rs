@@ -142,7 +142,7 @@ pub struct FedReplica {
     pub lag_seconds: u64,
 }
 
-/// What a replica tells of its link.
+/// The figures that a replica reports about its link.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplicaFigures {
     /// The primary's host.

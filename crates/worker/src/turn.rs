@@ -45,7 +45,7 @@ const LINK: u64 = 1 << 62;
 /// Time between two rounds of upkeep: expiry, health, gauges.
 const UPKEEP_EVERY: Duration = Duration::from_millis(100);
 
-/// What the driver knows of a client besides its session.
+/// The driver's state of a client, besides its session.
 #[derive(Clone, Copy)]
 struct Client {
     key: Key<Session>,

@@ -161,14 +161,9 @@ fn upgrade_bytes_of(store: &StoreConfig) -> u64 {
 fn links_of(pool: &PoolConfig) -> usize {
     let Some((set, _)) = pool.kind.servers() else { return 0 };
     let connections = usize::from(set.options.server_connections);
-    let protocols = match &pool.kind {
-        PoolKindConfig::Memcached(..) => 1,
-        PoolKindConfig::Sharded(..)
-        | PoolKindConfig::Cluster(..)
-        | PoolKindConfig::Replicated(..)
-        | PoolKindConfig::Sentinels(..) => PROTOCOLS,
-        PoolKindConfig::Store(_) | PoolKindConfig::Routed(_) => 0,
-    };
+    // Servers of Redis are also connected to with RESP3.
+    let is_memcached = matches!(pool.kind, PoolKindConfig::Memcached(..));
+    let protocols = if is_memcached { 1 } else { PROTOCOLS };
     protocols * set.servers.len() * connections
 }
 

@@ -1,21 +1,6 @@
 //! The kinds of pools.
 
 use super::kind::Choices;
+use crate::kinds::WORDS;
 
-pub(super) const POOL_KINDS: Choices = Choices {
-    now: &[
-        "store",
-        "sharded",
-        "cluster",
-        "replicated",
-        "memcached",
-        "prefix",
-        "failover",
-        "mirror",
-        "shadow",
-        "miss-then",
-        "rate-limited",
-        "read-write-split",
-    ],
-    later: &["slots"],
-};
+pub(super) const POOL_KINDS: Choices = Choices { now: &WORDS, later: &["slots"] };

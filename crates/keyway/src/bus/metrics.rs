@@ -100,9 +100,9 @@ pub struct Asking {
 
 /// State of the node that is known without asking its thread.
 pub struct State {
-    /// Whether it is leaving.
+    /// True if it is leaving.
     pub is_leaving: AtomicBool,
-    /// Whether no root is above it.
+    /// True if no root is above it.
     pub is_cut_off: AtomicBool,
 }
 

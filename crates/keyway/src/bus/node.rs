@@ -70,7 +70,7 @@ fn told(loaded: Result<BusConfig, Vec<ConfigError>>) -> Option<BusConfig> {
         }
         Err(errors) => {
             errors.iter().for_each(|error| eprintln!("{error}"));
-            eprintln!("keyway: {}; not valid", crate::cli::counted(errors.len(), "error"));
+            eprintln!("keyway: {}; not valid", keyway_config::counted(errors.len(), "error"));
             None
         }
     }

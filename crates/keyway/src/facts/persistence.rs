@@ -1,4 +1,4 @@
-//! What INFO tells of snapshots of an embedded store, in Redis's words.
+//! The section of INFO about snapshots of an embedded store, in Redis's words.
 
 use super::Fields;
 use keyway_store::{Compaction, LogState, LogStatus, SnapshotStatus};

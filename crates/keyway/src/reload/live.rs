@@ -136,14 +136,7 @@ impl Live {
             return Ok(Diff { generation, changes, rereads, warnings });
         }
         let opened = self.open(&merged)?;
-        let mut addresses = self.addresses.clone();
-        addresses.resize(merged.config.listeners.len(), None);
-        for (index, listener) in &opened {
-            addresses[usize::from(*index)] = listener.local_addr();
-        }
-        for (address, _) in addresses.iter_mut().zip(&merged.ended).filter(|(_, ended)| **ended) {
-            *address = None;
-        }
+        let addresses = self.addresses_with(&merged, &opened);
         certificates::keep_listeners(&self.config, &mut merged.config);
         let sources = Sources {
             config: &merged.config,
@@ -215,6 +208,23 @@ impl Live {
             workers,
         };
         merge(&before, new)
+    }
+
+    /// Returns the address of each listener of the new settings, if it has one.
+    fn addresses_with(
+        &self,
+        merged: &Merge,
+        opened: &[(u16, Listener)],
+    ) -> Vec<Option<SocketAddr>> {
+        let mut addresses = self.addresses.clone();
+        addresses.resize(merged.config.listeners.len(), None);
+        for (index, listener) in opened {
+            addresses[usize::from(*index)] = listener.local_addr();
+        }
+        for (address, _) in addresses.iter_mut().zip(&merged.ended).filter(|(_, ended)| **ended) {
+            *address = None;
+        }
+        addresses
     }
 
     /// Returns whether users have changed. The changes that are reported do not show passwords.

@@ -8,7 +8,7 @@ use keyway_base::Time;
 use keyway_config::{
     Config, ListenAddr, ListenerConfig, PoolConfig, PoolKindConfig, ServerConfig, StoreConfig,
 };
-use keyway_topology::{Epoch, PrimarySource, RoutedPool};
+use keyway_topology::{Epoch, RoutedPool};
 use keyway_worker::Retired;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -200,23 +200,7 @@ fn drop_dependents(new: &Config, same: &mut [bool]) -> bool {
     let position = |name: &str| new.pools.iter().position(|pool| pool.name == name);
     let mut dropped = Vec::new();
     for (index, pool) in new.pools.iter().enumerate() {
-        let relies_on: Vec<usize> = match &pool.kind {
-            PoolKindConfig::Store(_) => Vec::new(),
-            PoolKindConfig::Routed(routed) => {
-                routed.pool.children().into_iter().map(usize::from).collect()
-            }
-            PoolKindConfig::Memcached(pool, _) => {
-                let from = pool.warm_up.as_ref().map(|warm_up| &warm_up.from);
-                from.and_then(|name| position(name)).into_iter().collect()
-            }
-            PoolKindConfig::Replicated(pool, _) => match &pool.source {
-                PrimarySource::Servers => Vec::new(),
-                PrimarySource::Sentinels { pool, .. } => position(pool).into_iter().collect(),
-            },
-            PoolKindConfig::Sharded(..)
-            | PoolKindConfig::Cluster(..)
-            | PoolKindConfig::Sentinels(..) => Vec::new(),
-        };
+        let relies_on = pool.kind.relies_on(position);
         if same[index] && relies_on.iter().any(|&other| !same[other]) {
             dropped.push(index);
         }

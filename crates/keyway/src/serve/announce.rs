@@ -1,11 +1,9 @@
 //! The log lines at the start of a process.
 
 use super::first_command;
-use crate::cli::counted;
 use crate::{driver, memory};
-use keyway_config::{Config, PoolKindConfig, Protocol, size_text};
+use keyway_config::{Config, PoolKindConfig, Protocol, kind_text, size_text};
 use keyway_control::AdminHandle;
-use keyway_topology::PrimarySource;
 use keyway_worker::{Plan, PoolKind};
 use std::path::Path;
 
@@ -76,37 +74,6 @@ pub(super) fn announce(
     tracing::info!(workers = count, workers_max = count_max, "ready");
     if let Some(command) = first_command::of(config, names) {
         tracing::info!("try: {command}");
-    }
-}
-
-/// Returns a text about the servers of a pool, such as `sharded over 3 servers`.
-fn kind_text(kind: &PoolKindConfig) -> String {
-    match kind {
-        PoolKindConfig::Store(_) => "embedded store".to_owned(),
-        PoolKindConfig::Sharded(set, _) => {
-            format!("sharded over {}", counted(set.servers.len(), "server"))
-        }
-        PoolKindConfig::Memcached(pool, _) => {
-            format!("memcached over {}", counted(pool.servers.servers.len(), "server"))
-        }
-        PoolKindConfig::Cluster(pool, _) => {
-            format!("cluster over {}", counted(pool.discovery.seeds.len(), "known server"))
-        }
-        PoolKindConfig::Replicated(pool, _) => match &pool.source {
-            PrimarySource::Servers => {
-                let seeds = counted(pool.discovery.seeds.len(), "known server");
-                format!("replicated over {seeds}")
-            }
-            PrimarySource::Sentinels { primaries, .. } => {
-                let names = counted(primaries.len(), "name");
-                format!("replicated over {names} that sentinels know")
-            }
-        },
-        PoolKindConfig::Sentinels(set, _) => counted(set.servers.len(), "sentinel"),
-        PoolKindConfig::Routed(routed) => {
-            let children = counted(routed.pool.children().len(), "other pool");
-            format!("{} over {children}", routed.pool.kind())
-        }
     }
 }
 

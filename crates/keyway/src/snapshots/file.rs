@@ -13,7 +13,7 @@ const SYNC_EVERY: u64 = 32 << 20;
 /// Opens a snapshot to be loaded, with its length; none where there is no file.
 ///
 /// # Errors
-/// What is wrong with the file or its directory, and what to do.
+/// The error says what is wrong with the file or its directory, and what to do.
 pub(super) fn open(path: &Path) -> Result<Option<(File, u64)>, String> {
     let directory = directory_of(path);
     if !directory.is_dir() {
@@ -91,7 +91,7 @@ impl<'p> NewFile<'p> {
     /// A file beside `path`.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Errors of the system.
     pub(super) fn create(path: &'p Path) -> io::Result<Self> {
         let temporary = temporary_of(path, std::process::id());
         let file = OpenOptions::new().write(true).create(true).truncate(true).open(&temporary)?;
@@ -108,7 +108,7 @@ impl<'p> NewFile<'p> {
     /// Appends bytes.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Errors of the system.
     pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.gathered.len() + bytes.len() > GATHERED_LEN {
             self.flush()?;
@@ -136,7 +136,7 @@ impl<'p> NewFile<'p> {
     /// Puts the file, whole on the disk, in the place of the old one.
     ///
     /// # Errors
-    /// Those of the system; the old file stays.
+    /// Errors of the system. The old file stays then.
     pub(super) fn commit(mut self) -> io::Result<()> {
         self.flush()?;
         self.file.sync_all()?;
@@ -156,7 +156,7 @@ impl Drop for NewFile<'_> {
     }
 }
 
-/// What to tell of a snapshot that could not be written.
+/// Returns the text about a snapshot that could not be written.
 pub(super) fn write_failure(path: &Path, error: &io::Error) -> String {
     let hint = match error.kind() {
         ErrorKind::StorageFull => "free room on the disk for a second snapshot beside the old one",

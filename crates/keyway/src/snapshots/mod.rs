@@ -39,7 +39,7 @@ const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 /// snapshot take far longer on a busy machine.
 const NICENESS: i32 = 10;
 
-/// What the thread is told.
+/// A message to the thread.
 enum Ask {
     /// A store has a snapshot to be written.
     Look,
@@ -82,7 +82,7 @@ impl Snapshots {
     /// Opens the files of a process that starts. Their stores answer LOADING from here on.
     ///
     /// # Errors
-    /// What is wrong with a file, or its directory.
+    /// The error says what is wrong with a file or its directory.
     /// A store with a log is not loaded from a snapshot.
     pub fn prepare(
         plan: &Arc<Plan>,
@@ -232,7 +232,7 @@ impl Worker {
                     if saves {
                         self.save_at_end();
                     }
-                    // Who asked may have ended.
+                    // The thread that asked may have ended.
                     let _ = tell.send(());
                     return;
                 }

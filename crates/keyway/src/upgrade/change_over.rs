@@ -85,7 +85,7 @@ impl Live {
     }
 }
 
-/// What is known of a store that is held.
+/// Returns the state of a store that is held.
 fn settle(
     (pool, _, store): &(String, String, Arc<Store>),
     primary: &Option<Followed>,

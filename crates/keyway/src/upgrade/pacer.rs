@@ -89,7 +89,7 @@ impl State {
         }
         // Items that change before the snapshot has them wait as well.
         let items = usize::try_from(self.pace.store.snapshot_status().buffered);
-        // What replicas lack, and what is kept for them, is not the copy's.
+        // Bytes that replicas lack, and bytes kept for them, do not belong to the copy.
         let lacking = match self.pace.fetched.load(Ordering::Relaxed) {
             0 => Ok(0),
             fetched => usize::try_from(self.pace.store.effects_offset().saturating_sub(fetched)),

@@ -17,7 +17,7 @@ pub const VARIABLE: &str = "KEYWAY_TAKE_OVER";
 /// noticed at once.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What the previous process hands over; empty if there is none.
+/// The parts that the previous process hands over. Empty if there is no such process.
 #[derive(Default)]
 pub struct TakeOver {
     talk: Option<Handover>,

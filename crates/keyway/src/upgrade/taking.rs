@@ -45,7 +45,7 @@ impl Taking {
     /// Begins to take over. `None` if there is nothing.
     ///
     /// # Errors
-    /// What keeps this process from taking a store over.
+    /// The error says what keeps this process from taking a store over.
     pub fn begin(
         before: &mut TakeOver,
         (plan, config): (&Arc<Plan>, &Config),

@@ -106,7 +106,7 @@ fn the_pool_goes_on_when_all_it_was_told_of_are_gone() {
     for _ in 0..50 {
         assert_eq!(client.words("MGET a b c d").array().len(), 4);
     }
-    // What Keyway has learnt since is enough to follow.
+    // The map that Keyway has learnt since is enough to follow.
     cluster.move_slots(0, 1, 0..20);
     for slot in 0..20 {
         let key = key_of(slot, "x");

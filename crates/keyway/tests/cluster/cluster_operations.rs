@@ -1,4 +1,4 @@
-//! What operators and clients are told about pools that discover their servers.
+//! Logs, metrics and replies about pools that discover their servers.
 
 #![allow(clippy::disallowed_methods, reason = "waits are timed from outside")]
 

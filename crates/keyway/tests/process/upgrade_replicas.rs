@@ -222,7 +222,7 @@ fn a_replica_with_a_log_is_upgraded_while_its_primary_writes_and_a_kill_loses_no
     has_all(&mut client, &written);
     let stats = at_first.words("INFO stats").text();
     assert!(stats.contains("sync_full:1\r\n"), "{stats}");
-    // What was not told to the log would be missing here.
+    // A write that was not told to the log would be missing here.
     client.words("REPLICAOF NO ONE");
     assert_eq!(client.words("SET own 1"), Value::simple("OK"));
     let pid = again.pid();

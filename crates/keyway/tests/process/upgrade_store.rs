@@ -374,7 +374,7 @@ fn a_replica_goes_on_to_follow_its_primary_where_it_was() {
     assert!(syncs.contains("sync_full:1") && syncs.contains("sync_partial_ok:1"), "{syncs}");
 }
 
-/// What is encrypted, or lies in shared memory, goes through the process before.
+/// Encrypted clients, and clients in shared memory, go on through the process before.
 #[test]
 fn clients_with_tls_and_in_shared_memory_stay_for_the_grace() {
     let _watch = watchdog(Duration::from_secs(120), "an upgrade with TLS and shared memory");

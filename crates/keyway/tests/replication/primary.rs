@@ -158,7 +158,7 @@ fn servers_follow_a_pool_and_its_clients_are_told_of_them() {
     client.words("SET k v");
     client.words("WAIT 2 0");
     assert_eq!(client.words("EXEC").array().len(), 2);
-    // What memcached clients know of a value goes to another Keyway, and to no other server.
+    // The flags of memcached clients go to another Keyway, and to no other server.
     let mut memcached = keyway.memcached_client(1);
     memcached.say("set flagged 7 0 1\r\nx\r\n");
     await_same(&mut client, &mut at_other);
@@ -190,7 +190,7 @@ fn a_client_becomes_a_replica_only_over_a_plain_connection_and_in_order() {
     let text = "ERR Command not allowed inside a transaction";
     assert_eq!(replica.words("PSYNC ? -1").error_text(), text);
     ok(&mut replica, "DISCARD");
-    // What stands in front of the PSYNC is answered first; what stands behind goes along.
+    // Requests before the PSYNC are answered first. Requests behind it go along.
     ok(&mut replica, "REPLCONF listening-port 7 capa eof capa psync2");
     let bytes = [encode_words("GET k"), encode_words("PSYNC ? -1"), encode_words("REPLCONF ACK 0")];
     replica.send(&bytes.concat());

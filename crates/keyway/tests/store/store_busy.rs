@@ -226,7 +226,7 @@ fn a_script_ends_with_its_client_when_that_is_killed() {
     let mut other = elsewhere(&keyway, "held");
     assert_eq!(other.words(&format!("CLIENT KILL ID {id}")), Value::Integer(1));
     wait_until("it is over", BOUND, || other.words("GET held") == Value::Nil);
-    // Whether its reply is sent before the connection is closed is not promised.
+    // Keyway does not promise to send its reply before the connection is closed.
     let _ = busy.try_reply();
     assert!(busy.try_closed());
 }

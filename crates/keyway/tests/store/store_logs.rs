@@ -212,7 +212,7 @@ fn killed(fsync: &str, kills: u64) {
             for (index, (acknowledged, sent)) in acknowledged.iter().zip(&sent).enumerate() {
                 let (mut client, written) = (keyway.client(0), &written);
                 scope.spawn(move || {
-                    // What a restart has found is on the disk.
+                    // Writes that a restart has found are on the disk.
                     let mut next = acknowledged.load(Ordering::Relaxed);
                     // Some in a pipeline, each a SET and an RPUSH.
                     for depth in (1..5).cycle() {

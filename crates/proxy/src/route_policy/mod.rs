@@ -10,12 +10,14 @@
 
 mod bucket;
 pub mod memcached;
+mod part;
 pub mod redis;
 mod routed_request;
 mod totals;
 
 pub use bucket::Bucket;
-pub use routed_request::{KeyOwner, Part, RoutedRequest, Speech, SubRequest, SubRequestFor};
+pub use part::{KeyOwner, Part};
+pub use routed_request::{RoutedRequest, Speech, SubRequest, SubRequestFor};
 pub use totals::RouteTotals;
 
 use keyway_base::{Fault, Sent};

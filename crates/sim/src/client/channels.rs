@@ -33,7 +33,7 @@ pub(super) enum Told {
     Reset,
 }
 
-/// What a client knows of the state on which pushes depend.
+/// A client's view of the state on which pushes depend.
 #[derive(Default)]
 pub(super) struct Hearing {
     /// The subscriptions, as of the replies read.

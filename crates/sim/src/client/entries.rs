@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The group that clients read as. Each stream has one.
 pub const GROUP: &[u8] = b"group";
 
-/// What a client knows of streams.
+/// A client's view of streams.
 #[derive(Default)]
 pub(super) struct Reading {
     /// The id of the last entry that it has read, for each stream.
@@ -184,7 +184,7 @@ impl Client {
         };
         let pool = self.habits.pool;
         match &wait.after {
-            // Whether the entries were given to another consumer is known later.
+            // A later reply tells whether the entries were given to another consumer.
             None => ledger.on_group_idle(pool, &begun.names[0], end),
             Some(after) => {
                 for (stream, after) in begun.names.iter().zip(after) {

@@ -1,4 +1,4 @@
-//! What a client has asked, and what it knows of the expected reply.
+//! The requests of a client, and the replies that it expects.
 
 use super::cached::Cached;
 use super::channels::Told;

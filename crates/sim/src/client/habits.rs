@@ -14,7 +14,7 @@ pub enum Mix {
     Sets,
     /// Only `MGET`.
     GetsMany,
-    /// What memcached supports, in its protocol.
+    /// The commands that memcached supports, in its protocol.
     Memcached,
     /// Mostly `SET`, of large values.
     Hoard,

@@ -40,10 +40,10 @@ pub enum Wanted {
     Stream,
 }
 
-/// What such a client does after it has stored a value.
+/// The actions of such a client after it has stored a value.
 #[derive(Clone, Copy, Debug)]
 pub struct Mute {
-    /// What it asks for.
+    /// The value that it asks for.
     pub wanted: Wanted,
     /// Length of the value in bytes.
     pub value_len: usize,

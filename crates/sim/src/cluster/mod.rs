@@ -42,7 +42,7 @@ pub enum EventKind {
     RestartAll,
 }
 
-/// What a seed decides about a cluster.
+/// The choices of a seed about a cluster.
 #[derive(Clone, Debug)]
 pub struct ClusterPlan {
     /// Its servers. Those that are no members yet join later or never.
@@ -88,7 +88,7 @@ pub(crate) const INDEX_KEPT: Nanos = 31 * SECOND;
 /// more servers than indices, waits for it.
 pub(crate) const INDEX_EMPTY: Nanos = 61 * SECOND;
 
-/// What is done at a scheduled time.
+/// An action at a scheduled time.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     Begin(EventKind),

@@ -1,4 +1,4 @@
-//! What one server of a simulated cluster knows of it, and how it answers questions. This is
+//! The view that one server of a simulated cluster has of it, and its answers to questions. This is
 //! separate simple code, so that it does not share the mistakes of the parsers.
 
 use crate::wire::write_bulk;

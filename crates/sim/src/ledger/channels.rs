@@ -80,7 +80,7 @@ pub(super) struct Message {
     is_denied: bool,
 }
 
-/// What a client knows of one of its subscriptions.
+/// A client's view of one of its subscriptions.
 #[derive(Debug)]
 pub struct Subscription {
     /// When the client read the confirmation.

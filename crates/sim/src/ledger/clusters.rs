@@ -1,5 +1,5 @@
-//! What may happen to keys of a cluster: what fail-overs lose, which servers may claim the same
-//! slot, and which errors servers have really sent.
+//! The allowed fates of keys of a cluster: the writes that fail-overs lose, the servers that may claim
+//! the same slot, and the errors that servers have really sent.
 
 use super::*;
 use crate::cluster::{SLOTS, slot_of};
@@ -26,7 +26,7 @@ pub enum Refused {
     Demoted,
 }
 
-/// What is known of a cluster.
+/// The record of a cluster.
 pub(super) struct ClusterBook {
     /// Number of primaries if this is no cluster, else 0.
     groups: usize,

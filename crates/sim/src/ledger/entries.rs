@@ -6,7 +6,7 @@ use super::*;
 /// The two numbers of an entry's id.
 pub type EntryId = (u64, u64);
 
-/// What one request of a client read of a stream.
+/// The entries of a stream that one request of a client read.
 pub struct StreamRead {
     /// The pool.
     pub pool: usize,
@@ -20,7 +20,7 @@ pub struct StreamRead {
     pub asked_at: Nanos,
 }
 
-/// What a stream holds at rest.
+/// The contents of a stream at rest.
 pub struct StreamAtRest {
     /// The ids of its entries.
     pub ids: Vec<EntryId>,

@@ -1,4 +1,4 @@
-//! What may happen to keys that are asked through a pool that leads to others.
+//! The allowed fates of keys that are asked through a pool that leads to others.
 
 use super::{Circumstances, Ledger};
 use crate::network::Nanos;

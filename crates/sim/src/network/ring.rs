@@ -15,7 +15,7 @@ use crate::random::Random;
 use keyway_net::{Event, Socket, Token};
 use std::collections::{BTreeSet, VecDeque};
 
-/// What chance decides about a driver by io_uring.
+/// The random choices about a driver by io_uring.
 #[derive(Clone, Debug)]
 pub struct RingOptions {
     /// Number of buffers of a worker, one for each reception.
@@ -87,7 +87,7 @@ impl RingFigures {
     }
 }
 
-/// What the system does for a socket.
+/// The system's work for a socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Reading {
     #[default]
@@ -103,7 +103,7 @@ enum Outcome {
     Failed,
 }
 
-/// What the driver knows of a socket.
+/// The driver's state of a socket.
 #[derive(Default)]
 pub(super) struct Line {
     reading: Reading,
@@ -120,7 +120,7 @@ pub(super) struct Line {
     told_at: u64,
 }
 
-/// What the drivers of all workers know.
+/// The state of the drivers of all workers.
 pub(super) struct Rings {
     options: RingOptions,
     random: Random,
@@ -131,7 +131,7 @@ pub(super) struct Rings {
     figures: RingFigures,
 }
 
-/// What the driver of a worker knows.
+/// The state of the driver of a worker.
 struct Ring {
     /// Number of buffers left.
     left: usize,

@@ -1,10 +1,10 @@
-//! What a worker does at the network, and what it is told there.
+//! A worker's place at the network: its actions, and the events for it.
 
 use super::{ACCEPTOR, Conn, ConnId, INITIATOR, Nanos, Network, Party, Received, Sent, has_room};
 use keyway_net::{Event, ListenerIndex, Socket, Token};
 use std::collections::VecDeque;
 
-/// What one worker sees of the network.
+/// The part of the network that one worker sees.
 #[derive(Default)]
 pub struct Station {
     pub(super) ready: VecDeque<(ConnId, usize)>,

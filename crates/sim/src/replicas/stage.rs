@@ -52,7 +52,7 @@ struct State {
     steps: u64,
     steps_at_once: u32,
     fault: Option<String>,
-    /// What has happened, if it is recorded.
+    /// The events so far, if they are recorded.
     story: Option<Vec<String>>,
 }
 

@@ -8,7 +8,7 @@ impl Sim {
     pub(super) fn check_mirrors(&mut self) {
         let World { ledger, servers, .. } = &mut *self.world.borrow_mut();
         let is_hindered = !self.scenario.faults.is_empty() || self.seats.len() > 1;
-        // What a client that has left still had in flight may arrive after what it sent again.
+        // Requests in flight of a client that has left may arrive after requests that it sent again.
         if is_hindered || !self.scenario.clients.iter().all(|habits| habits.stays()) {
             return;
         }

@@ -44,7 +44,7 @@ pub(super) struct Reloads {
     next_fault: Nanos,
     /// Indices of the scenario's pools.
     own: Vec<usize>,
-    /// Those of them that may change.
+    /// Indices of the pools that may change.
     changeable: Vec<usize>,
     /// The first server of the neighbours.
     first_server: usize,
@@ -459,9 +459,12 @@ fn next_version(
     let Merged { pools, is_same, heir_of, retired, .. } = merged;
     let generation = before.generation + 1;
     let topology = before.topology.succeeded_by(Epoch(generation), pools, |index| is_same[index]);
-    let boards = (&*before.topology, &topology);
-    let health: HealthBoard =
-        before.health.succeeded_by(boards, |index| is_same[index], |index| heir_of[index]);
+    let health: HealthBoard = before.health.succeeded_by(
+        &before.topology,
+        &topology,
+        |index| is_same[index],
+        |index| heir_of[index],
+    );
     let plan_of = |index: usize| {
         if is_same[index] {
             return Arc::clone(&before.pools[index]);

@@ -1,4 +1,4 @@
-//! What the embedded stores hold at rest. They are read without the workers.
+//! The contents of the embedded stores at rest, which are read without the workers.
 
 use super::*;
 use crate::client::id_of;

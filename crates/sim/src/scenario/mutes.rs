@@ -53,7 +53,7 @@ impl Scenario {
             channels: false,
             greets: false,
             tracks: false,
-            // What else it waits for is its own servers' work.
+            // Its own servers do all else that it waits for.
             prompt: longest(self.topology.pools(), pool),
             pool,
             listener,

@@ -1,4 +1,4 @@
-//! What a simulated server sends to subscribers, and the protocol of its connections.
+//! The messages of a simulated server to subscribers, and the protocol of its connections.
 
 use super::*;
 use crate::ledger::ChannelKind;

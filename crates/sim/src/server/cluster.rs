@@ -1,4 +1,4 @@
-//! What a simulated server does as a member of a cluster. It accepts requests for its slots and
+//! A simulated server as a member of a cluster. It accepts requests for its slots and
 //! redirects others, with the rules of Redis. It also copies a primary.
 
 use super::*;
@@ -10,7 +10,7 @@ use std::rc::Rc;
 /// The role of a server in its cluster.
 pub struct Node {
     me: u16,
-    /// What it knows of the others.
+    /// Its view of the other servers.
     pub view: Rc<View>,
     /// Slots that move away from this server.
     pub away: Moves,
@@ -20,9 +20,9 @@ pub struct Node {
     pub is_unsure: bool,
     /// Keys that were changed since the copies were told.
     changed: BTreeSet<Vec<u8>>,
-    /// What will be copied, and from when on.
+    /// The writes that will be copied, and from when on.
     incoming: VecDeque<(Nanos, Copied)>,
-    /// What a sentinel that leads a fail-over still reports, and until when.
+    /// The view that a sentinel that leads a fail-over still reports, and until when.
     pub(super) before: Option<(Rc<View>, Nanos)>,
 }
 

@@ -1,5 +1,4 @@
-//! What a simulated server does as a primary or a replica outside a cluster, and what a sentinel
-//! reports.
+//! A simulated server as a primary or a replica outside a cluster, and the reports of a sentinel.
 
 use super::cluster::keys_of_request;
 use super::*;

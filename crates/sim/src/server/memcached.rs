@@ -14,7 +14,7 @@ const LOCK: &[u8] = b"keyway:emptying:";
 /// it has the lock.
 const ASKED_AGAIN: Nanos = SECOND;
 
-/// What a memcached server has besides its clients' items.
+/// The state of a memcached server besides its clients' items.
 #[derive(Default)]
 pub(super) struct Memcached {
     /// Keyway's own items, with their expiries.

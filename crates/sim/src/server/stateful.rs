@@ -1,10 +1,10 @@
-//! What a simulated server keeps for a connection: transactions, watched keys and blocking
-//! commands. Also the lists on which these commands wait.
+//! The state that a simulated server keeps for a connection: transactions, watched keys and blocking
+//! commands. The lists on which these commands wait are here as well.
 
 use super::*;
 use std::collections::VecDeque;
 
-/// What a connection has begun and not ended.
+/// The state that a connection has begun and not ended.
 #[derive(Default)]
 pub(super) struct Begun {
     /// Commands queued since `MULTI`.

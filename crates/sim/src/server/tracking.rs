@@ -1,5 +1,4 @@
-//! What a simulated server remembers of the keys that its connections have read, to send
-//! invalidations.
+//! A simulated server remembers the keys that its connections have read, to send invalidations.
 
 use super::*;
 use std::collections::BTreeSet;

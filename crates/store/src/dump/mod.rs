@@ -16,7 +16,7 @@
 //!  sorted set      listpack │ scores          scores as text, ziplist
 //!  stream          blocks, groups             without counters; with times (7.2)
 //! ```
-//! What is read is believed in nothing: whatever Redis checks with
+//! The reader believes nothing that it reads. Everything that Redis checks with
 //! `sanitize-dump-payload yes` is checked always, and scores must be numbers.
 
 mod large;

@@ -107,7 +107,7 @@ impl Backlog {
         let before = self.tables_len();
         (self.blocks, self.staged) = (VecDeque::new(), Vec::new());
         account.change(before, self.tables_len());
-        // What is executed until a next stream begins is in none. Without a gap a replica that has
+        // Effects until a next stream begins are in no stream. Without a gap a replica that has
         // all of this stream would be taken for one that has the beginning of the next.
         self.end += 1;
     }

@@ -58,7 +58,7 @@ pub(crate) struct Effects {
     is_on: AtomicBool,
     /// True if a reader has its cut. From then on no effect may be missing.
     is_cut: AtomicBool,
-    /// Whether the stream is that of a primary: nothing is told then. Changed with the backlog
+    /// True if the stream is that of a primary: nothing is told then. It changes with the backlog
     /// locked.
     is_relaying: AtomicBool,
     /// Held while a unit of the primary is executed, and while a cut is made.
@@ -154,7 +154,7 @@ impl Effects {
     pub(crate) fn with_unit<R>(&self, work: impl FnOnce(&mut Unit) -> R) -> R {
         UNIT.with_borrow_mut(|unit| {
             let owner = std::ptr::from_ref(self) as usize;
-            // What is left over from readers that are gone was counted here.
+            // Effects that are left over from readers that are gone were counted here.
             let before = if unit.is_of(owner) { unit.counted() } else { 0 };
             unit.belong_to((owner, self.life.load(Ordering::Relaxed)));
             let result = work(unit);

@@ -1,10 +1,9 @@
 //! Requests of memcached clients, on the same keys as those of Redis clients.
 //!
-//! What memcached does is done here with what the store has: a string's item
-//! keeps the client's flags and, once somebody asks for it, the number of its
-//! value (`entry/version.rs`). All else is `crate::entry`, so expiry, memory,
-//! eviction, quotas and what is told of changes are those of Redis requests.
-//! Where replies differ from memcached's is told in `docs/memcached.md`.
+//! Requests use the items of the store. A string's item keeps the client's flags and, once a client
+//! asks for it, the number of its value (`entry/version.rs`). All else is `crate::entry`, so expiry,
+//! memory, eviction, quotas and notices of changes are those of Redis requests.
+//! `docs/memcached.md` says where replies differ from memcached's.
 
 mod arithmetic;
 mod call;
@@ -34,9 +33,8 @@ impl Store {
     /// appends its whole reply, the end included; `bytes` are what it was
     /// parsed from. Others it leaves alone: `false`, and nothing is appended.
     ///
-    /// What it changes is told as for Redis requests: by
-    /// [`Store::take_events`] while [`Store::notifies`]. While
-    /// [`Store::has_script`], what it needs has to be held, see
+    /// Its changes are told as those of Redis requests are, by [`Store::take_events`] while
+    /// [`Store::notifies`]. While [`Store::has_script`], the shards of its keys have to be held: see
     /// [`Held::execute_memcached`].
     #[inline]
     pub fn execute_memcached(

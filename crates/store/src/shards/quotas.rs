@@ -7,8 +7,8 @@
 //! what the items of their spaces take: tables and queues are the store's. Without quotas there is one space per database, as
 //! if there were no such thing.
 //!
-//! What a quota's keys take is counted with every change, while the shard is
-//! locked, in one word for all shards.
+//! Every change counts the memory of a quota's keys, while the shard is locked, in one word for all
+//! shards.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 

@@ -9,10 +9,9 @@
 //!
 //! Nodes of collections (`nodes.rs`) are moved with the items that they are part of.
 //!
-//! What pages hold idle counts towards the bound on memory. A little is always
-//! there (a page of each slot length is filled at a time), so that much is set
-//! aside; beyond, it makes the store evict, but at most so much that moving
-//! items can catch up: to evict at random empties no page.
+//! Idle memory in pages counts towards the bound on memory. A little of it is always there, because
+//! a page of each slot length is filled at a time. So much is set aside. More of it makes the store
+//! evict, but at most so much that moving items can catch up: random eviction empties no page.
 
 use super::core::Store;
 use crate::shards::EvictionPolicy;

@@ -68,7 +68,7 @@ pub struct LogStatus {
     pub fsync_micros_max: u64,
     /// True if bytes that were written may not be on the disk.
     pub is_unsynced: bool,
-    /// Whether a new base is being written, or is to be.
+    /// The state of a new base: it is being written, or is to be, or neither.
     pub compaction: Compaction,
     /// When the latest compaction began, in seconds since the Unix epoch; 0 for one that is asked
     /// for, and before the first.

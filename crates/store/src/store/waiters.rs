@@ -1,9 +1,8 @@
-//! The table of who waits for what: see `requests/waiting.rs`.
+//! The table of waiting clients, by key: see `requests/waiting.rs`.
 //!
-//! Who takes elements waits in one lane, who reads streams in another, and who
-//! reads them as part of a group in a third: what is there for one lane is
-//! nothing to the others. An element serves one waiter, an entry of a stream
-//! all readers and one of each group.
+//! A client that takes elements waits in one lane, a reader of streams in another, and a reader of
+//! streams in a group in a third. A change of a key serves one lane only. An element serves one
+//! waiter. An entry of a stream serves all readers, and one reader of each group.
 
 use super::mortal::Mortal;
 use keyway_base::ByteRange;

@@ -35,7 +35,12 @@ fn board() -> CircuitBoard {
 /// Notes ten failures at once, of requests that began half a timeout before.
 fn fail(board: &CircuitBoard, count: u32, millis: u64) -> Option<CircuitChange> {
     let began = at(millis.saturating_sub(1));
-    board.note_failures(BACKEND, count, FailureReason::Timeout, (began, at(millis)))
+    board.note_failures(
+        BACKEND,
+        count,
+        FailureReason::Timeout,
+        FailureTimes { began, now: at(millis) },
+    )
 }
 
 /// Opens the circuit at `millis`.
@@ -78,7 +83,7 @@ fn a_probe_that_fails_opens_it_for_twice_as_long_up_to_a_limit() {
         assert_eq!(opened.open_for, Duration::from_secs(seconds));
         now += seconds * 1000;
         assert!(!probe(&board, now - 1) && probe(&board, now));
-        let old = (at(now - 1), at(now + 5));
+        let old = FailureTimes { began: at(now - 1), now: at(now + 5) };
         assert_eq!(board.note_failures(BACKEND, 1, FailureReason::Timeout, old), None);
         now += 10;
         opened = fail(&board, 1, now).expect("a probe that failed");
@@ -155,7 +160,7 @@ fn servers_without_a_circuit_are_always_asked() {
     let board = board();
     let other = BackendId(3);
     for millis in 0..1000 {
-        let times = (at(millis * 10), at(millis * 10));
+        let times = FailureTimes { began: at(millis * 10), now: at(millis * 10) };
         assert_eq!(board.note_failures(other, 100, FailureReason::Closed, times), None);
         assert!(board.admit(other, at(millis * 10)).0 && board.admits(other, at(millis * 10)));
     }
@@ -237,7 +242,7 @@ proptest! {
                 Op::Answers(count) => board.note_answers(BACKEND, count, at(now)),
                 Op::Failures(count, age) => {
                     let began = at(now.saturating_sub(age));
-                    let times = (began, at(now));
+                    let times = FailureTimes { began, now: at(now) };
                     board.note_failures(BACKEND, count, FailureReason::Closed, times)
                 }
                 Op::Restart => {

@@ -489,7 +489,7 @@ impl ClusterMap {
         let mut replicas: Vec<&(Endpoint, NodeHealth)> = told.replicas.iter().collect();
         replicas.sort_by_key(|(endpoint, _)| endpoint);
         for (endpoint, health) in replicas {
-            let Some(index) = next.seat_replica(endpoint, (group, primary), now) else {
+            let Some(index) = next.seat_replica(endpoint, group, primary, now) else {
                 left_out.push(LeftOut { endpoint: endpoint.clone(), is_primary: false });
                 continue;
             };
@@ -523,7 +523,8 @@ impl ClusterMap {
     fn seat_replica(
         &mut self,
         endpoint: &Endpoint,
-        (group, primary): (usize, Option<u16>),
+        group: usize,
+        primary: Option<u16>,
         now: Time,
     ) -> Option<u16> {
         let is_seated = |(number, at): &(usize, &u16)| match *number == group {

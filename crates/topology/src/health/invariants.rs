@@ -205,7 +205,7 @@ impl Pair {
             Op::Failure(backend, reason, age) => {
                 let began = self.models.now.saturating_sub(age);
                 self.models.fail(backend as usize, began);
-                let times = (Time(began * 1_000_000), now);
+                let times = FailureTimes { began: Time(began * 1_000_000), now };
                 changes.extend(self.board.note_failure(BackendId(backend), reason, times));
             }
             Op::Success(backend) => {
@@ -304,7 +304,11 @@ fn exactly_one_worker_gets_the_claim() {
     let backend = BackendId(0);
     for round in 0..300 {
         let now = at(round * 100);
-        assert!(board.note_failure(backend, FailureReason::Closed, (now, now)).is_some());
+        assert!(
+            board
+                .note_failure(backend, FailureReason::Closed, FailureTimes { began: now, now })
+                .is_some()
+        );
         let later = now + 30 * SECOND;
         let claims = in_threads(4, |_| board.try_claim_rejoin(backend, later));
         let mut claims: Vec<_> = claims.into_iter().flatten().collect();
@@ -327,7 +331,11 @@ fn every_change_is_told_to_exactly_one_worker() {
             match random >> 61 {
                 0 => changes.extend(board.note_success(backend)),
                 1..=4 => {
-                    changes.extend(board.note_failure(backend, FailureReason::Timeout, (now, now)));
+                    changes.extend(board.note_failure(
+                        backend,
+                        FailureReason::Timeout,
+                        FailureTimes { began: now, now },
+                    ));
                 }
                 _ => {
                     let claim = board.try_claim_rejoin(backend, now);

@@ -46,7 +46,7 @@ fn a_backend_is_unknown_and_in_use_until_it_answers_or_fails() {
     let change = board.note_reachable(none).unwrap();
     assert_eq!((change.from, change.to), (HealthState::Unknown, HealthState::Up));
     assert_eq!(board.unknown().collect::<Vec<_>>(), [once, twice]);
-    let fail = |backend| board.note_failure(backend, FailureReason::Connect, (at(1), at(1)));
+    let fail = |backend| board.note_failure(backend, FailureReason::Connect, at_once(1));
     assert_eq!(fail(once).unwrap().to, HealthState::Ejected);
     assert_eq!(fail(twice).unwrap().to, HealthState::Failing);
     assert_eq!(board.unknown().count(), 0);
@@ -71,8 +71,8 @@ fn who_is_ejected_by_hand_stays_so_in_the_pool_that_follows() {
     let (old, new) = (topology(2, &[None]), topology(3, &[None]));
     let board = HealthBoard::new(&old);
     assert!(board.eject(BackendId(1)));
-    board.note_failure(BackendId(0), FailureReason::Closed, (at(1), at(1)));
-    let next = board.succeeded_by((&old, &new), |_| false, |_| Some(0));
+    board.note_failure(BackendId(0), FailureReason::Closed, at_once(1));
+    let next = board.succeeded_by(&old, &new, |_| false, |_| Some(0));
     let states = [0, 1, 2].map(|id| next.state(BackendId(id)));
     assert_eq!(states, [HealthState::Failing, HealthState::Ejected, HealthState::Unknown]);
     assert!(next.is_held(BackendId(1)) && next.watches(BackendId(1)));
@@ -85,7 +85,7 @@ fn questions_about_backends_of_another_board_are_counted_across_reloads() {
     let kept = BackendId(2);
     board.state(kept);
     assert_eq!(board.strangers(), 0, "it is on this board");
-    let next = board.succeeded_by((&old, &new), |_| false, |_| Some(0));
+    let next = board.succeeded_by(&old, &new, |_| false, |_| Some(0));
     let asks: [fn(&HealthBoard, BackendId); 3] = [
         |board, id| _ = board.state(id),
         |board, id| _ = board.circuits().is_closed(id),
@@ -103,13 +103,13 @@ fn an_id_in_range_of_a_pool_that_is_gone_is_refused_and_counted() {
     let board = HealthBoard::new(&old);
     let pools = old.pools().to_vec();
     let new = old.succeeded_by(Epoch(2), pools, |index| index == 0);
-    let next = board.succeeded_by((&old, &new), |index| index == 0, |_| None);
+    let next = board.succeeded_by(&old, &new, |index| index == 0, |_| None);
     for (kept, gone) in old.backend_ids(0).zip(old.backend_ids(1)) {
         let before = next.strangers();
         assert!(next.eject(kept) && next.is_held(kept) && board.is_held(kept));
         assert_eq!(next.strangers(), before, "its pool is the same");
         assert!(gone.index() < next.backend_count(), "another server has its index");
-        assert!(next.note_failure(gone, FailureReason::Closed, (at(1), at(1))).is_none());
+        assert!(next.note_failure(gone, FailureReason::Closed, at_once(1)).is_none());
         assert!(!next.eject(gone) && next.restore(gone).is_none());
         assert!(!next.circuits().has(gone) && !next.reads().has(gone));
         assert!(next.strangers() > before);
@@ -122,7 +122,7 @@ fn an_id_in_range_of_a_pool_that_is_gone_is_refused_and_counted() {
 fn a_backend_of_another_board_is_up_and_nothing_changes_it() {
     let board = board(3, &[ejection(1, Rejoin::Flush)]);
     for stranger in [BackendId(3), BackendId(u32::MAX)] {
-        let times = (at(1), at(1));
+        let times = at_once(1);
         assert_eq!(board.note_failure(stranger, FailureReason::Closed, times), None);
         assert_eq!(board.note_success(stranger), None);
         assert_eq!(board.note_reachable(stranger), None);
@@ -146,6 +146,11 @@ fn a_backend_of_another_board_is_up_and_nothing_changes_it() {
 
 pub(super) fn at(seconds: u64) -> Time {
     Time(seconds * 1_000_000_000)
+}
+
+/// The times of a request that failed as soon as it had begun.
+fn at_once(seconds: u64) -> FailureTimes {
+    FailureTimes { began: at(seconds), now: at(seconds) }
 }
 
 const STATES: [HealthState; 6] = [
@@ -206,11 +211,11 @@ fn the_pool_that_follows_goes_on_where_this_one_stood() {
             let board = with_word(&from, was);
             board.cells[0].1.ejections.store(5, Relaxed);
             board.cells[0].1.rejoins.store(4, Relaxed);
-            let next = board.succeeded_by((&from, &to), |_| false, |_| Some(0));
+            let next = board.succeeded_by(&from, &to, |_| false, |_| Some(0));
             let backend = BackendId(0);
             assert_eq!(next.word(backend), expected, "after {was:?}");
             assert_eq!((next.ejections(backend), next.rejoins(backend)), (5, 4));
-            let anew = board.succeeded_by((&from, &to), |_| false, |_| None);
+            let anew = board.succeeded_by(&from, &to, |_| false, |_| None);
             assert_eq!(anew.word(backend), Word::UNKNOWN, "it follows no pool");
         }
     }
@@ -231,7 +236,7 @@ fn server_indices_of_a_cluster_are_nobodys_in_the_pool_that_follows() {
         (&found, &found, false),
     ] {
         let board = with_word(from, failing);
-        let next = board.succeeded_by((from, to), |_| false, |_| Some(0));
+        let next = board.succeeded_by(from, to, |_| false, |_| Some(0));
         let expected = if goes_on { failing } else { Word::UNKNOWN };
         assert_eq!(next.word(BackendId(0)), expected);
     }
@@ -266,7 +271,7 @@ fn a_server_is_unready_for_a_second_after_it_said_so() {
         let board = board(2, &[ejection(9, Rejoin::Serve)]);
         let (backend, other) = (BackendId(0), BackendId(1));
         assert!(!board.is_unready(backend, at(5)), "it has said nothing");
-        board.note_failure(backend, reason, (at(5), at(5)));
+        board.note_failure(backend, reason, at_once(5));
         for (now, is_within) in
             [(at(5), true), (Time(at(6).0 - 1), true), (at(6), false), (at(7), false)]
         {
@@ -294,7 +299,7 @@ fn failures_hold_no_backend_as_an_operator_does() {
         let ejection = Ejection { after_failures: 1, for_: ages, rejoin: Rejoin::Serve };
         let board = board(1, &[Some(ejection)]);
         let backend = BackendId(0);
-        board.note_failure(backend, FailureReason::Timeout, (at(1), at(1)));
+        board.note_failure(backend, FailureReason::Timeout, at_once(1));
         assert_eq!((board.until(backend), board.is_held(backend)), (None, false));
         if is_operator {
             assert!(board.eject(backend), "it was not held");
@@ -319,7 +324,7 @@ fn a_backend_that_is_reachable_is_up_and_its_row_of_failures_goes_on() {
     let board = board(1, &[ejection(3, Rejoin::Serve)]);
     let backend = BackendId(0);
     for nth in 1..3 {
-        let began = (at(nth), at(nth));
+        let began = at_once(nth);
         let change = board.note_failure(backend, FailureReason::Closed, began).unwrap();
         assert_eq!(change.to, HealthState::Failing);
         let change = board.note_reachable(backend).unwrap();
@@ -328,11 +333,11 @@ fn a_backend_that_is_reachable_is_up_and_its_row_of_failures_goes_on() {
         assert_eq!((board.reason(backend), board.failures(backend)), (None, nth as u32));
         assert_eq!(board.note_reachable(backend), None, "once");
     }
-    let change = board.note_failure(backend, FailureReason::Closed, (at(3), at(3))).unwrap();
+    let change = board.note_failure(backend, FailureReason::Closed, at_once(3)).unwrap();
     assert_eq!((change.to, change.failures), (HealthState::Ejected, 3));
     assert_eq!(board.note_reachable(backend), None, "that is the probe's to say");
     let board = self::board(1, &[ejection(3, Rejoin::Serve)]);
-    board.note_failure(backend, FailureReason::Closed, (at(1), at(1)));
+    board.note_failure(backend, FailureReason::Closed, at_once(1));
     board.note_reachable(backend);
     assert_eq!(board.note_success(backend), None, "it was up already");
     assert_eq!(board.failures(backend), 0, "a request ends the row");
@@ -356,8 +361,8 @@ fn ejected_after_failures_in_a_row_and_not_before() {
     let board = board(2, &[ejection(3, Rejoin::Serve)]);
     let backend = BackendId(1);
     for _ in 0..5 {
-        assert!(board.note_failure(backend, FailureReason::Timeout, (at(1), at(1))).is_some());
-        assert_eq!(board.note_failure(backend, FailureReason::Closed, (at(1), at(1))), None);
+        assert!(board.note_failure(backend, FailureReason::Timeout, at_once(1)).is_some());
+        assert_eq!(board.note_failure(backend, FailureReason::Closed, at_once(1)), None);
         assert_eq!(board.failures(backend), 2);
         let change = board.note_success(backend).unwrap();
         assert_eq!((change.from, change.to), (HealthState::Failing, HealthState::Up));
@@ -365,10 +370,10 @@ fn ejected_after_failures_in_a_row_and_not_before() {
         assert_eq!(board.note_success(backend), None);
     }
     assert_eq!(board.epoch(), 0);
-    board.note_failure(backend, FailureReason::Timeout, (at(1), at(1)));
-    board.note_failure(backend, FailureReason::Timeout, (at(1), at(1)));
+    board.note_failure(backend, FailureReason::Timeout, at_once(1));
+    board.note_failure(backend, FailureReason::Timeout, at_once(1));
     assert_eq!(
-        board.note_failure(backend, FailureReason::Loading, (at(2), at(2))),
+        board.note_failure(backend, FailureReason::Loading, at_once(2)),
         Some(StateChange {
             backend,
             from: HealthState::Failing,
@@ -380,7 +385,7 @@ fn ejected_after_failures_in_a_row_and_not_before() {
     );
     assert!(!board.is_usable(backend) && board.is_usable(BackendId(0)));
     assert_eq!((board.epoch(), board.pool_epoch(0), board.ejections(backend)), (1, 1, 1));
-    assert_eq!(board.note_failure(backend, FailureReason::Timeout, (at(3), at(3))), None);
+    assert_eq!(board.note_failure(backend, FailureReason::Timeout, at_once(3)), None);
     assert_eq!(board.note_success(backend), None);
     assert_eq!(board.next_due(), Some(at(32)));
 }
@@ -390,7 +395,11 @@ fn what_began_before_the_latest_failure_counts_no_more() {
     let board = board(1, &[ejection(3, Rejoin::Flush)]);
     let backend = BackendId(0);
     let fails = |began, now| {
-        board.note_failure(backend, FailureReason::Timeout, (at(began), at(now)));
+        board.note_failure(
+            backend,
+            FailureReason::Timeout,
+            FailureTimes { began: at(began), now: at(now) },
+        );
         board.failures(backend)
     };
     assert_eq!(fails(1, 3), 1);
@@ -414,7 +423,11 @@ fn one_event_that_hits_every_worker_counts_once() {
         in_threads(4, |thread| {
             for nth in 0..16 {
                 let now = Time(at(round).0 + thread * 1_000 + nth + 1);
-                board.note_failure(backend, FailureReason::Closed, (at(round), now));
+                board.note_failure(
+                    backend,
+                    FailureReason::Closed,
+                    FailureTimes { began: at(round), now },
+                );
             }
         });
         assert_eq!(board.failures(backend), 1);
@@ -426,10 +439,10 @@ fn one_event_that_hits_every_worker_counts_once() {
 fn without_ejection_failures_are_only_recorded() {
     let board = board(1, &[None]);
     let backend = BackendId(0);
-    let change = board.note_failure(backend, FailureReason::Connect, (at(0), at(0))).unwrap();
+    let change = board.note_failure(backend, FailureReason::Connect, at_once(0)).unwrap();
     assert_eq!((change.to, change.until), (HealthState::Failing, None));
     for _ in 0..200_000 {
-        assert_eq!(board.note_failure(backend, FailureReason::Protocol, (at(0), at(0))), None);
+        assert_eq!(board.note_failure(backend, FailureReason::Protocol, at_once(0)), None);
     }
     assert_eq!(board.failures(backend), Word::FAILURES_MAX);
     assert_eq!(board.reason(backend), Some(FailureReason::Protocol));
@@ -442,7 +455,7 @@ fn without_ejection_failures_are_only_recorded() {
 fn comes_back_by_a_probe_and_not_by_the_clock() {
     let board = board(1, &[ejection(1, Rejoin::Flush)]);
     let backend = BackendId(0);
-    board.note_failure(backend, FailureReason::Connect, (at(0), at(0)));
+    board.note_failure(backend, FailureReason::Connect, at_once(0));
     assert_eq!(board.due_for_rejoin(Time(29_999_999_999)).count(), 0);
     assert!(board.try_claim_rejoin(backend, Time(29_999_999_999)).is_none());
     assert_eq!(board.due_for_rejoin(at(30)).collect::<Vec<_>>(), [backend]);
@@ -464,7 +477,7 @@ fn comes_back_by_a_probe_and_not_by_the_clock() {
 fn lapsed_claim_passes_on_and_counts_no_more() {
     let board = board(1, &[ejection(1, Rejoin::Flush)]);
     let backend = BackendId(0);
-    board.note_failure(backend, FailureReason::Connect, (at(0), at(0)));
+    board.note_failure(backend, FailureReason::Connect, at_once(0));
     let lapsed = board.try_claim_rejoin(backend, at(30)).unwrap();
     assert!(board.try_claim_rejoin(backend, at(89)).is_none());
     let current = board.try_claim_rejoin(backend, at(90)).unwrap();
@@ -484,7 +497,7 @@ fn quarantine_ends_by_time_or_by_an_operator_and_failure_breaks_it() {
     );
     let (timed, endless) = (BackendId(0), BackendId(1));
     for backend in [timed, endless] {
-        board.note_failure(backend, FailureReason::Closed, (at(0), at(0)));
+        board.note_failure(backend, FailureReason::Closed, at_once(0));
         let claim = board.try_claim_rejoin(backend, at(30)).unwrap();
         let change = board.rejoined(claim, at(30)).unwrap();
         assert_eq!(change.to, HealthState::Quarantined);
@@ -496,7 +509,7 @@ fn quarantine_ends_by_time_or_by_an_operator_and_failure_breaks_it() {
     assert_eq!(board.end_quarantine(at(1_000_000)), None);
     assert!(board.is_usable(timed) && !board.is_usable(endless));
 
-    let change = board.note_failure(endless, FailureReason::Closed, (at(700), at(700))).unwrap();
+    let change = board.note_failure(endless, FailureReason::Closed, at_once(700)).unwrap();
     assert_eq!((change.from, change.to), (HealthState::Quarantined, HealthState::Ejected));
     assert_eq!((change.until, board.ejections(endless)), (Some(at(730)), 2));
     let claim = board.try_claim_rejoin(endless, at(730)).unwrap();
@@ -510,7 +523,7 @@ fn quarantine_ends_by_time_or_by_an_operator_and_failure_breaks_it() {
 #[test]
 fn epoch_of_one_pool_says_nothing_of_another() {
     let board = board(2, &[ejection(1, Rejoin::Serve), ejection(1, Rejoin::Serve)]);
-    board.note_failure(BackendId(3), FailureReason::Closed, (at(0), at(0)));
+    board.note_failure(BackendId(3), FailureReason::Closed, at_once(0));
     assert_eq!((board.epoch(), board.pool_epoch(0), board.pool_epoch(1)), (1, 0, 1));
     assert_eq!(board.backend_count(), 4);
 }

@@ -70,7 +70,7 @@ fn an_estimate_rises_at_once_and_falls_with_time() {
 fn a_request_that_gets_no_reply_counts_as_slow() {
     let (board, ids) = board_of(None, 3);
     board.note_latency(ids[0], 200, at(1000));
-    board.note_failures(ids[0], 4, (at(1000), at(1400)));
+    board.note_failures(ids[0], 4, FailureTimes { began: at(1000), now: at(1400) });
     assert_eq!(board.estimate_micros(ids[0]), 400_000);
 }
 
@@ -124,7 +124,11 @@ fn a_server_that_fails_is_left_out_though_its_replies_are_fast() {
     let (board, ids) = board_of(Some(OUTLIERS), 3);
     for nth in 1..=3 {
         second(&board, &[(100, 300), (10, 100), (100, 300)], at(nth * 1000));
-        board.note_failures(ids[1], 10, (at(nth * 1000), at(nth * 1000)));
+        board.note_failures(
+            ids[1],
+            10,
+            FailureTimes { began: at(nth * 1000), now: at(nth * 1000) },
+        );
         let changes = judge_all(&board, &ids, at(nth * 1000));
         assert_eq!(changes.len(), usize::from(nth == 3));
         for change in changes {
@@ -223,5 +227,5 @@ fn second_of(
 ) {
     (0..replies).for_each(|_| board.note_latency(id, micros, now));
     board.note_answers(id, replies);
-    board.note_failures(id, failures, (now, now));
+    board.note_failures(id, failures, FailureTimes { began: now, now });
 }

@@ -18,8 +18,8 @@ const GRACE: Duration = Duration::from_secs(5);
 /// as many as a cluster may have servers. With more, a foreign process could fill the memory.
 const EXPECTED_MAX: usize = SLOT_COUNT;
 
-/// What is known of one pool. It remembers slots and not servers: after a fail-over the shard has
-/// another primary.
+/// The replicas that one pool is known to have. Slots are remembered, and not servers: after a
+/// fail-over the shard has another primary.
 #[derive(Debug)]
 pub(crate) struct Redundancy {
     /// Version of the map that was last checked.

@@ -23,7 +23,7 @@ impl Speaker {
     pub(crate) const ALONE: Speaker = Speaker { server: 0, of: 1, times: 1 };
 }
 
-/// What is done with a report.
+/// The use of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// It is current, as far as is known.

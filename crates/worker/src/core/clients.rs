@@ -30,7 +30,7 @@ pub(crate) struct State {
     pub(super) busy_pool: BusyPool,
 }
 
-/// What a client begins to wait for.
+/// The event that a client begins to wait for.
 pub(in crate::core) enum WaitOn<'a> {
     /// Room on a connection, or until the connection is established.
     Connection(&'a mut Connection),

@@ -3,8 +3,8 @@
 //! A connection of a pool keeps its index until the pool ends, and a private one until it is lost.
 //! Then others take the index, with a key of another generation.
 
-use super::pools::servers::given::Given;
-use super::pools::servers::tracking;
+use super::pools::given::Given;
+use super::pools::servers::tracking::state::Role;
 use keyway_base::{Key, Time};
 use keyway_net::Socket;
 use keyway_proxy::local::UnblockReason;
@@ -46,7 +46,7 @@ pub(crate) struct Connection {
     pub(super) next_try: Time,
     /// True if the server is unknown, and must be asked when the connection is established.
     pub(super) is_to_knock: bool,
-    /// What was loaded through this connection.
+    /// The scripts and libraries that were loaded through this connection.
     pub(super) given: Given,
     /// When the latest attempt to connect began.
     pub(super) attempted: Time,
@@ -70,7 +70,7 @@ pub(crate) struct Connection {
     /// Set if its command must be ended, with an error or not.
     pub(super) unblock: Option<UnblockReason>,
     /// Its purpose, if its session is tracked.
-    pub(super) role: Option<tracking::Role>,
+    pub(super) role: Option<Role>,
     /// True if the outcome of requests is noted, beyond the health of its server.
     pub(super) is_watched: bool,
     /// True if its pool has ended, so that its index is free for a shared link of another.

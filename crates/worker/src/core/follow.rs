@@ -30,7 +30,7 @@ use std::time::Duration;
 /// How long a pool waits, after its time is up, for clients that still get errors.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// What is left of a retired pool.
+/// The clients and links that a retired pool still has.
 pub(crate) struct Leftover {
     /// Clients that do not leave by themselves.
     pub(crate) overdue: Vec<Key<Session>>,

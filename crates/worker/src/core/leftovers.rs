@@ -82,7 +82,7 @@ impl Core {
             operations: plane.pending.operations(),
             item_copies: plane.memcached.item_copies(),
             operations_due: plane.pending.due(),
-            hedges: self.hedges(),
+            hedges: self.plane.cluster.hedges(),
             cluster: plane.cluster.held(),
             held_back: plane.clients.held_back.len() + plane.clients.logins.len(),
             streamed_replies: plane.upstream.streamed_replies.len() + takes_large.count(),

@@ -1,10 +1,9 @@
 //! A request on its way through the rooms, and its result.
 
-use super::ConnectionKey;
 use crate::{Plan, PoolPlan};
 use keyway_base::Key;
 use keyway_command::Request;
-use keyway_proxy::{Busy, Session};
+use keyway_proxy::{Busy, ConnectionKey, Session};
 
 /// A session and its key.
 #[derive(Clone, Copy)]

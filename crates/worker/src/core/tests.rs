@@ -4,10 +4,11 @@ use keyway_base::{BackendFault, Limits};
 use keyway_metrics::{Layout, PoolLayout, Registry};
 use keyway_net::ConnectFault;
 use keyway_net::Socket;
+use keyway_proxy::Identity;
 use keyway_proxy::local::{ClientRegistry, Facts};
 use keyway_topology::{
-    Ejection, Epoch, FailureReason, HealthBoard, HealthState, Pool, PoolKind as TopologyKind,
-    Rejoin, Server, ServerOptions, ServerSet, Topology,
+    Ejection, Epoch, FailureReason, FailureTimes, HealthBoard, HealthState, Pool,
+    PoolKind as TopologyKind, Rejoin, Server, ServerOptions, ServerSet, Topology,
 };
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -494,7 +495,11 @@ fn an_answer_to_an_earlier_question_brings_no_server_back_that_was_not_emptied()
     let fail = |core: &mut Core, seconds: u64| {
         pass_to(core, seconds * 1000);
         let now = core.plane.clock.now;
-        core.plane.plan.health.note_failure(id, FailureReason::Timeout, (now, now));
+        core.plane.plan.health.note_failure(
+            id,
+            FailureReason::Timeout,
+            FailureTimes { began: now, now },
+        );
     };
     fail(&mut core, 10);
     core.tend_health();

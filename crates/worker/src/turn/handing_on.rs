@@ -25,7 +25,7 @@ impl<I: Io> Worker<I> {
     pub(super) fn hand_on(&mut self) {
         let Some(heir) = self.heir.clone() else { return };
         let pools = self.plan.pools_on_stores();
-        // Those that wait go in the order in which they came.
+        // Clients that wait go in the order in which they came.
         let mut keys: Vec<(u64, Key<Session>)> = self
             .core
             .client_keys()

@@ -1,4 +1,4 @@
-//! What a user may do changes.
+//! The rights of users change.
 
 use super::*;
 

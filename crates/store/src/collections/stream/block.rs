@@ -7,7 +7,7 @@
 //!          │ the block's names:  value, value, ...
 //!          │ or names of its own: count of fields, name, value, name, ...
 //! ```
-//! What is removed leaves nothing, though it counts towards the block's bounds.
+//! A removed entry leaves nothing, but counts towards the block's bounds.
 
 use super::code::{Reader, Text, write_number};
 use super::id::Id;

@@ -1,8 +1,7 @@
 //! XREAD and XREADGROUP.
 //!
-//! Who waited is answered from the one stream that is ready, and by the id that
-//! the stream has given last: an entry that was removed at once is answered by
-//! none, as Redis does.
+//! A client that waited is answered from the one stream that is ready, and by the id that the stream
+//! has given last. An entry that was removed at once is not in any reply, as with Redis.
 
 use super::{counted, no_group, write_entry, write_id, write_range};
 use crate::algorithms::number::parse_integer;

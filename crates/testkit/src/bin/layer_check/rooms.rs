@@ -30,7 +30,7 @@ const ROOMS: &[Room] = &[
     Room { path: "clients", doors: 2, calls: &["pools/cluster"] },
     Room {
         path: "front",
-        doors: 41,
+        doors: 42,
         calls: &[
             "clients",
             "pools/store",
@@ -44,35 +44,21 @@ const ROOMS: &[Room] = &[
             "observe",
         ],
     },
-    Room { path: "pools", doors: 8, calls: &[] },
-    Room {
-        path: "pools/store",
-        doors: 25,
-        calls: &["front", "pools/routed", "pubsub", "upstream", "observe"],
-    },
+    Room { path: "pools", doors: 9, calls: &[] },
+    Room { path: "pools/store", doors: 26, calls: &["front", "pubsub", "upstream", "observe"] },
     Room {
         path: "pools/servers",
-        doors: 42,
-        calls: &[
-            "front",
-            "pools",
-            "pools/store",
-            "pools/cluster",
-            "pubsub",
-            "pending",
-            "upstream",
-            "observe",
-        ],
+        doors: 40,
+        calls: &["front", "pools", "pools/cluster", "pubsub", "pending", "upstream", "observe"],
     },
     Room {
         path: "pools/memcached",
-        doors: 18,
+        doors: 17,
         calls: &[
             "clients",
             "front",
             "pools",
             "pools/store",
-            "pools/servers",
             "pools/cluster",
             "pools/routed",
             "pending",
@@ -82,13 +68,12 @@ const ROOMS: &[Room] = &[
     },
     Room {
         path: "pools/cluster",
-        doors: 60,
+        doors: 59,
         calls: &[
             "clients",
             "front",
             "pools",
             "pools/servers",
-            "pools/memcached",
             "pubsub",
             "pending",
             "upstream",
@@ -134,7 +119,7 @@ const ROOMS: &[Room] = &[
             "observe",
         ],
     },
-    Room { path: "observe", doors: 31, calls: &["front", "pools/cluster", "upstream"] },
+    Room { path: "observe", doors: 31, calls: &["front", "upstream"] },
 ];
 
 /// A source file of a worker's core.

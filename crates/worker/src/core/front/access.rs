@@ -98,7 +98,7 @@ impl Plane {
     ) -> Option<Step> {
         let own = self.own_pool(session);
         let home_of = session.stateful.as_ref().and_then(|stateful| stateful.home);
-        // What it has begun ends where it is.
+        // A client stays where it is until all that it has begun is over.
         if home_of.unwrap_or(session.pool) == own
             || self.has_begun(session)
             || self.stays_for_order(links, ClientMut { key, session })

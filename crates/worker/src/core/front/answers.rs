@@ -70,8 +70,8 @@ impl Plane {
         incoming: &mut RequestContext,
         write: impl FnOnce(&mut Vec<u8>),
     ) {
-        self.count(incoming.session, incoming.request);
-        self.note_served(incoming.session.pool, incoming.request.command.counted());
+        self.started(incoming.session.pool, incoming.request.command.counted());
+        self.executed(incoming.session.pool, incoming.request.command.counted());
         self.answer(incoming.session, incoming.busy, write);
     }
 
@@ -130,10 +130,10 @@ impl Plane {
     #[cold]
     pub(in crate::core) fn answer_unrouted(&mut self, incoming: &mut RequestContext) -> Step {
         let RequestContext { session, busy, request, .. } = incoming;
-        self.count(session, request);
+        self.started(session.pool, request.command.counted());
         session.note_fault(Fault::Unrouted);
         self.count_fault(session.pool, request.command.counted(), Fault::Unrouted);
-        self.note_served(session.pool, request.command.counted());
+        self.executed(session.pool, request.command.counted());
         self.request_view_for_unowned(session.pool);
         let mut told = Vec::new();
         self.write_unrouted(session.pool, Some(request), &mut told);

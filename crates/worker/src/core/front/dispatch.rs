@@ -1,5 +1,6 @@
 use crate::core::clients::WaitOn;
 use crate::core::front::access::{is_failed_login, local_context};
+use crate::core::pools::SharedLinks;
 use crate::core::pools::cluster::Reader;
 use crate::core::pools::servers::tracking::forget_caching;
 use crate::core::pools::store::transactions::unserved;
@@ -15,6 +16,7 @@ use keyway_proxy::local::{self, After};
 use keyway_proxy::{Busy, Owner, Session, Translation, write_fault};
 use keyway_resp::{Protocol, reply};
 use keyway_route::{Route, route};
+use keyway_store::Store;
 use keyway_topology::{Distribution, ServerSet};
 use std::time::Duration;
 
@@ -92,7 +94,7 @@ impl Plane {
         pool: &PoolPlan,
         incoming: &mut RequestContext,
     ) -> Step {
-        // What other pools have shown of this request is shown when it starts, and not before.
+        // The lines that other pools hold for this request are shown when it starts, and not before.
         if !pool.pause.is_unused() && self.holds_back_led(pool, incoming) {
             return Step::Wait;
         }
@@ -132,6 +134,21 @@ impl Plane {
         }
     }
 
+    /// Starts a request of a session that has begun something, in a pool that is a store. Returns
+    /// `None` if the store executes the request like any other.
+    #[cold]
+    pub(in crate::core) fn dispatch_special_on_store(
+        &mut self,
+        links: &mut Connections,
+        store: &Store,
+        incoming: &mut RequestContext,
+    ) -> Option<Step> {
+        match self.dispatch_at_writer(links, incoming) {
+            Some(step) => Some(step),
+            None => self.serve_special(links, store, incoming),
+        }
+    }
+
     /// Forwards a request to the servers of its pool, or answers it. `TRACKED` is for a session
     /// that is tracked, so that no other has to look for links of its own.
     #[inline(always)]
@@ -151,11 +168,12 @@ impl Plane {
         let Some(state) = own.servers() else { return self.answer_unrouted(incoming) };
         let route = route(incoming.request, sharded, state.ring(), random, &mut self.keys);
         if let (Route::One(server), true) = (route, own.readers().is_some()) {
-            return self.send_to_reader(links, incoming, server);
+            let shared = *state.shared();
+            return self.send_to_reader(links, incoming, &shared, server);
         }
         if let Route::One(server) = route {
             let link = match TRACKED {
-                true => self.link_of(incoming.session, server),
+                true => self.link_of(state.shared(), incoming.session, server),
                 false => {
                     state.link(server, incoming.session.lane, incoming.session.identity.protocol)
                 }
@@ -171,6 +189,7 @@ impl Plane {
         &mut self,
         links: &mut Connections,
         incoming: &mut RequestContext,
+        shared: &SharedLinks,
         primary: u16,
     ) -> Step {
         let reads = self.reads_replicas(incoming);
@@ -179,7 +198,7 @@ impl Plane {
             Some(Reader::At(server)) => server,
             Some(Reader::None) => return self.answer_unrouted(incoming),
         };
-        let link = self.link_of(incoming.session, server);
+        let link = self.link_of(shared, incoming.session, server);
         self.set_reading(links, link, server != primary);
         let before = links[link].link.in_flight();
         let step = self.forward(links, incoming, link);
@@ -287,12 +306,12 @@ impl Plane {
         if self.is_full(connection) {
             return Step::Full(index);
         }
-        self.count(session, request);
+        self.started(session.pool, request.command.counted());
         if let Some(fault) = self.refused(connection) {
             let backend = self.describe_backend(connection.server_id);
             session.note_fault(fault);
             self.count_fault(session.pool, request.command.counted(), fault);
-            self.note_served(session.pool, request.command.counted());
+            self.executed(session.pool, request.command.counted());
             self.answer(session, busy, |out| write_fault(fault, &backend, out));
             return Step::Started;
         }
@@ -328,8 +347,8 @@ impl Plane {
         if listener.cluster.is_none() && local::is_about_cluster(request.command.verb) {
             return self.refuse_request(incoming, local::NO_CLUSTER);
         }
-        self.count(session, request);
-        self.note_served(session.pool, request.command.counted());
+        self.started(session.pool, request.command.counted());
+        self.executed(session.pool, request.command.counted());
         let was_silent = Self::is_silent(session);
         let mut out = std::mem::take(&mut self.scratch);
         out.clear();

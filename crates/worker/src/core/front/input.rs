@@ -2,7 +2,8 @@
 
 use super::resp::Resp;
 use crate::core::request::{BusyClient, ClientMut};
-use crate::core::{Connections, Core, Plane, reads_on};
+use crate::core::sessions::reads_on;
+use crate::core::{Connections, Core, Plane};
 use keyway_base::Key;
 use keyway_proxy::{Busy, Session};
 

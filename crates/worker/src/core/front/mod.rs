@@ -23,8 +23,8 @@
 //!   `refuse`, `refuse_request`, `refuse_route`, `answer_unrouted`
 //! - `caching`: `answer_tracking`, `read_tracking`
 //! - `cut_off`: `answer_unanswered`
-//! - `dispatch`: `dispatch`, `dispatch_led`, `send_on`, `holds_back_led`, `forward`,
-//!   `answer_without_server`, `compose_local`, `follow`
+//! - `dispatch`: `dispatch`, `dispatch_led`, `dispatch_special_on_store`, `send_on`,
+//!   `holds_back_led`, `forward`, `answer_without_server`, `compose_local`, `follow`
 //! - `input`: `on_client_bytes`, `resume_sessions`, `on_client_end`, `parse_kept`, `parse`
 //! - `queued`: `begin_or_drop`, `end_transaction`, `keep_queued`, `refuse_queued`
 //! - `read`: `read_requests`

@@ -1,4 +1,4 @@
-//! What happens to clients whose users change.
+//! Clients whose users change.
 //!
 //! A client that is logged in has the rights of its user from its next request on. What it has
 //! begun before that, and is no longer allowed, ends at once: nothing else would ever check it

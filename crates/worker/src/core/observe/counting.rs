@@ -3,22 +3,46 @@
 use crate::core::Plane;
 use keyway_base::Fault;
 use keyway_command::{Counted, Request};
-use keyway_metrics::RequestCells;
-use keyway_proxy::Session;
+use keyway_metrics::{Latency, RequestCells};
+use keyway_resp::Kind;
+
+/// The outcome of a request, as it is counted.
+#[derive(Clone, Copy)]
+pub(in crate::core) enum Outcome {
+    /// A reply without an error.
+    Reply,
+    /// An error reply of a server or of a script.
+    Error,
+    /// An error of Keyway itself.
+    Fault(Fault),
+}
+
+impl Outcome {
+    /// The outcome of a request that a server answered.
+    #[inline]
+    pub(in crate::core) fn of_reply(kind: Kind) -> Outcome {
+        if kind == Kind::Error { Outcome::Error } else { Outcome::Reply }
+    }
+
+    /// The outcome of a request that failed with `fault`, if it failed.
+    pub(in crate::core) fn of_fault(fault: Option<Fault>) -> Outcome {
+        fault.map_or(Outcome::Reply, Outcome::Fault)
+    }
+}
 
 impl Plane {
     /// Returns where a pool's requests of one kind are counted.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "a few instructions, once per request")]
-    pub(in crate::core) fn request_cells(&self, pool: u16, counted: Counted) -> RequestCells<'_> {
+    fn request_cells(&self, pool: u16, counted: Counted) -> RequestCells<'_> {
         self.cells.pool(usize::from(pool)).requests(counted.class() as usize, counted.command())
     }
 
     /// Counts a request that was accepted.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "a few instructions, once per request")]
-    pub(in crate::core) fn count(&self, session: &Session, request: &Request) {
-        self.request_cells(session.pool, request.command.counted()).call();
+    pub(in crate::core) fn started(&self, pool: u16, counted: Counted) {
+        self.request_cells(pool, counted).call();
     }
 
     /// Counts an error reply of the store, and logs that it refuses writes.
@@ -61,8 +85,30 @@ impl Plane {
     /// those of its turn.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "a few instructions, once per request")]
-    pub(in crate::core) fn note_served(&mut self, pool: u16, counted: Counted) {
+    pub(in crate::core) fn executed(&mut self, pool: u16, counted: Counted) {
         self.observe.served.note(pool, counted);
+    }
+
+    /// Counts the end of a request for which servers were asked. `latency` is `None` for a command
+    /// that waited as it was asked to.
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "a few instructions, once per request")]
+    pub(in crate::core) fn replied(
+        &self,
+        pool: u16,
+        counted: Counted,
+        latency: Option<Latency>,
+        outcome: Outcome,
+    ) {
+        let cells = self.request_cells(pool, counted);
+        if let Some(latency) = latency {
+            cells.latencies(latency, 1);
+        }
+        match outcome {
+            Outcome::Reply => {}
+            Outcome::Error => cells.error_reply(),
+            Outcome::Fault(fault) => cells.fault(fault),
+        }
     }
 
     /// Counts a request that was answered with an error of Keyway itself.

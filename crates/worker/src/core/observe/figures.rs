@@ -3,7 +3,7 @@ use crate::core::Core;
 use keyway_base::Time;
 use std::time::Duration;
 
-/// What a worker holds at one time, for tests that check its limits.
+/// The amounts that a worker holds at one time, for tests that check its limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
     /// Number of connected clients.
@@ -53,7 +53,7 @@ impl Core {
         let mut figures = Figures {
             sessions: self.sessions.len(),
             operations: self.plane.pending.operations(),
-            hedges: self.hedges(),
+            hedges: self.plane.cluster.hedges(),
             sub_requests: self.plane.routes.sub_requests(),
             private_links: self.private_links(),
             leases: self.leases(),

@@ -1,4 +1,4 @@
-//! What is counted, logged and shown of requests.
+//! Requests are counted, logged and shown.
 //!
 //! | file | what happens there |
 //! | --- | --- |
@@ -11,8 +11,8 @@
 //!
 //! The doors, which code outside of the room calls, by file:
 //!
-//! - `counting`: `request_cells`, `count`, `note_store_error`, `note_refused_write`,
-//!   `note_served`, `count_fault`
+//! - `counting`: `started`, `executed`, `replied`, `note_store_error`, `note_refused_write`,
+//!   `count_fault`
 //! - `figures`: `figures`
 //! - `hot_keys`: `note_request`, `note_memcached`, `note_large`, `note_stored_reply`,
 //!   `note_large_item`, `note_big_reply`
@@ -21,7 +21,7 @@
 //! - `slow`: `slow_client`, `reply_index`, `session_of`, `log_slow`, `client_names`, `keep_slow`,
 //!   `await_written`, `mark_unwritten`, `note_written`, `forget_unwritten`
 
-mod counting;
+pub(super) mod counting;
 pub(super) mod figures;
 pub(super) mod hot_keys;
 mod monitor;

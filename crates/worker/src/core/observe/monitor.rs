@@ -10,10 +10,10 @@ use crate::core::request::Step;
 use crate::core::request::{ClientRef, RequestContext};
 use crate::core::{Core, Plane};
 use crate::monitors::Line;
-use crate::plan::PoolWorker;
-use keyway_base::Key;
+use crate::pool_worker::PoolWorker;
+use keyway_base::{Clock, Key};
 use keyway_command::Request;
-use keyway_proxy::{Session, is_shown, write_line, write_lost, write_memcached_line};
+use keyway_proxy::{Identity, Session, is_shown, write_line, write_lost, write_memcached_line};
 use keyway_resp::reply;
 
 /// Number of undelivered bytes of one monitor above which it is shown nothing more.
@@ -35,11 +35,11 @@ impl Plane {
             let text = "ERR 'monitor' is refused: monitor_every = 0 in [limits] turns it off";
             return self.refuse_request(incoming, text);
         }
-        self.count(incoming.session, incoming.request);
-        self.note_served(incoming.session.pool, incoming.request.command.counted());
+        self.started(incoming.session.pool, incoming.request.command.counted());
+        self.executed(incoming.session.pool, incoming.request.command.counted());
         self.answer(incoming.session, incoming.busy, |out| reply::simple(out, "OK"));
         if !std::mem::replace(&mut incoming.session.is_monitor, true) {
-            // What has come before is not for this one.
+            // Earlier requests are not for this monitor.
             self.hand_on_shown();
             let pool = incoming.session.pool;
             self.observe.monitoring.watchers.push(Watcher { pool, session: incoming.key, lost: 0 });
@@ -60,39 +60,41 @@ impl Plane {
 
     /// Creates the line of a request that is about to start.
     #[cold]
-    pub(in crate::core) fn show_request(
-        &mut self,
-        ClientRef { key, session }: ClientRef<'_>,
-        request: &Request,
-    ) {
-        let every = u64::from(self.plan.limits.monitor_every);
-        if !is_shown(request) || (every > 1 && !(self.next_random() >> 16).is_multiple_of(every)) {
-            return;
+    pub(in crate::core) fn show_request(&mut self, client: ClientRef<'_>, request: &Request) {
+        if is_shown(request) {
+            self.hold_shown(client, |clock, identity, line| {
+                write_line(request, clock, identity.database, &identity.addr, line);
+            });
         }
-        let identity = &session.identity;
-        let line = &mut self.observe.monitoring.line;
-        line.clear();
-        write_line(request, self.clock, identity.database, &identity.addr, line);
-        let shown = Line { pool: session.pool, text: line.as_slice().into() };
-        self.observe.monitoring.held.push((key, shown));
     }
 
     /// Does the same for a request of a memcached client.
     #[cold]
     pub(in crate::core) fn show_memcached(
         &mut self,
-        ClientRef { key, session }: ClientRef<'_>,
+        client: ClientRef<'_>,
         request: &keyway_memcache::Request,
         bytes: &[u8],
+    ) {
+        self.hold_shown(client, |clock, identity, line| {
+            write_memcached_line(request, bytes, clock, &identity.addr, line);
+        });
+    }
+
+    /// Holds the line that `write` appends until the request has started, if the request is one of
+    /// those that are shown.
+    fn hold_shown(
+        &mut self,
+        ClientRef { key, session }: ClientRef<'_>,
+        write: impl FnOnce(Clock, &Identity, &mut Vec<u8>),
     ) {
         let every = u64::from(self.plan.limits.monitor_every);
         if every > 1 && !(self.next_random() >> 16).is_multiple_of(every) {
             return;
         }
-        let identity = &session.identity;
         let line = &mut self.observe.monitoring.line;
         line.clear();
-        write_memcached_line(request, bytes, self.clock, &identity.addr, line);
+        write(self.clock, &session.identity, line);
         let shown = Line { pool: session.pool, text: line.as_slice().into() };
         self.observe.monitoring.held.push((key, shown));
     }

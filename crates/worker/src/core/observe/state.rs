@@ -1,4 +1,4 @@
-//! What a worker remembers about the requests that it counts and shows.
+//! A worker's state of the requests that it counts and shows.
 
 use super::served::Served;
 use crate::Plan;
@@ -10,7 +10,7 @@ use keyway_proxy::{Session, SlowEntry, SlowLog};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a worker counts and shows about requests.
+/// The requests that a worker counts and shows.
 pub(crate) struct State {
     /// How often slow requests were logged recently.
     pub(super) slow_lines: SlowLines,
@@ -126,7 +126,7 @@ pub(crate) struct Unwritten {
     pub(super) rest: u32,
     pub(super) log: Arc<SlowLog>,
     pub(super) id: u64,
-    /// What is logged, if the log level requires it.
+    /// The text for the log, if the log level requires it.
     pub(super) told: Option<Told>,
 }
 

@@ -1,4 +1,4 @@
-//! What follows when every server has answered a request that was sent everywhere.
+//! The conclusion of a request that was sent everywhere, once every server has answered.
 
 use crate::core::Plane;
 use crate::core::pending::state::Conclusion;

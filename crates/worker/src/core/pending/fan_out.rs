@@ -2,12 +2,13 @@
 //! whole. The bytes of each argument are copied as received, with their length line, so only the
 //! head of each fragment is written anew.
 
+use crate::Upstream;
 use crate::core::pending::state::Scratch;
+use crate::core::pools::SharedLinks;
 use crate::core::request::RequestContext;
 use crate::core::request::Step;
 use crate::core::upstream::bypass::late_apart;
 use crate::core::{ConnectionKey, Connections, Plane};
-use crate::{PoolKind, Upstream};
 use keyway_base::Fault;
 use keyway_command::{Join as Rule, Request, Split};
 use keyway_proxy::{Join, Owner, ReplyTo, Session};
@@ -31,6 +32,16 @@ enum Cut {
 struct Work {
     cut: Cut,
     rule: Rule,
+    /// The links that clients share to the servers.
+    shared: SharedLinks,
+}
+
+/// The servers that the keys of a request have.
+struct Placed {
+    /// Number of servers.
+    used: usize,
+    /// The links that clients share to all servers of the pool.
+    shared: SharedLinks,
 }
 
 impl Plane {
@@ -56,27 +67,21 @@ impl Plane {
     ) -> Step {
         let plan = Arc::clone(&self.plan);
         let pool = &plan.pools[incoming.session.pool as usize];
-        match pool.kind {
-            PoolKind::Cluster(_) | PoolKind::Replicated(_) => {
-                return self.split_by_slot(links, incoming, split);
-            }
-            PoolKind::Sharded(_)
-            | PoolKind::Memcached(_)
-            | PoolKind::Sentinels(_)
-            | PoolKind::Store(_)
-            | PoolKind::Routed(_) => {}
+        if pool.kind.finds_servers() {
+            return self.split_by_slot(links, incoming, split);
         }
         let RequestContext { session, request, .. } = &*incoming;
         let stride = usize::from(split.args_per_key);
         debug_assert_eq!((request.args.len() - 1) % stride, 0, "resolving checks the arity");
-        let Some(used) = self.place_keys(scratch, session.pool, request, stride) else {
+        let Some(Placed { used, shared }) = self.place_keys(scratch, session.pool, request, stride)
+        else {
             return self.answer_unrouted(incoming);
         };
         if used == 1 {
-            let link = self.link_of(session, scratch.servers[0]);
+            let link = self.link_of(&shared, session, scratch.servers[0]);
             return self.forward(links, incoming, link);
         }
-        let work = Work { cut: Cut::Keys { args_per_key: stride }, rule: split.join };
+        let work = Work { cut: Cut::Keys { args_per_key: stride }, rule: split.join, shared };
         self.send_fragments(scratch, links, incoming, work)
     }
 
@@ -97,28 +102,29 @@ impl Plane {
         scratch.servers.clear();
         scratch.counts.clear();
         scratch.counts.extend(servers.map(|server| u32::from(self.is_server_used(pool, server))));
-        let step = match scratch.counts.iter().all(|&count| count == 0) {
-            true => self.answer_unrouted(incoming),
-            false => {
-                let work = Work { cut: Cut::Whole, rule };
+        let is_used = scratch.counts.iter().any(|&count| count > 0);
+        let step = match self.pools[usize::from(pool)].shared().filter(|_| is_used) {
+            Some(shared) => {
+                let work = Work { cut: Cut::Whole, rule, shared };
                 self.send_fragments(&mut scratch, links, incoming, work)
             }
+            None => self.answer_unrouted(incoming),
         };
         self.pending.fan_out = scratch;
         step
     }
 
-    /// Finds the server of each key. Returns the number of servers, or `None` if no server is in
-    /// use.
+    /// Finds the server of each key. Returns `None` if no server is in use.
     fn place_keys(
         &mut self,
         scratch: &mut Scratch,
         pool: u16,
         request: &Request,
         stride: usize,
-    ) -> Option<usize> {
+    ) -> Option<Placed> {
         let Upstream { servers: sharded, .. } = self.plan.pools[pool as usize].kind.upstream()?;
         let state = self.pools[pool as usize].servers()?;
+        let shared = *state.shared();
         scratch.servers.clear();
         scratch.counts.clear();
         scratch.counts.resize(sharded.servers.len(), 0);
@@ -134,7 +140,7 @@ impl Plane {
             *count += 1;
         }
         self.random = random | 1;
-        Some(used)
+        Some(Placed { used, shared })
     }
 
     /// Sends a fragment to each server in `scratch.counts`, if all of their links have room.
@@ -151,9 +157,7 @@ impl Plane {
         let (to, mut join) = self.begin_join(incoming, work.rule);
         join.is_whole = matches!(work.cut, Cut::Whole);
         let down = self.begin_fragments(scratch, links, incoming, work, &mut join);
-        if let Cut::Keys { args_per_key } = work.cut {
-            self.copy_keys(scratch, links, incoming, args_per_key, &mut join);
-        }
+        self.copy_keys(scratch, links, incoming, work, &mut join);
         let RequestContext { session, busy, .. } = incoming;
         let operation = self.pending.begin(to, join);
         if matches!(work.cut, Cut::Whole) {
@@ -162,7 +166,7 @@ impl Plane {
         for server in 0..scratch.counts.len() {
             let fragment = scratch.fragments[server];
             if fragment != NO_FRAGMENT {
-                let index = self.link_of(session, server as u16);
+                let index = self.link_of(&work.shared, session, server as u16);
                 let connection = &mut links[index];
                 let len = connection.link.request_buf().len() - scratch.starts[server];
                 let owner = Owner::Operation { operation, part: fragment.into() };
@@ -193,7 +197,7 @@ impl Plane {
             if count == 0 {
                 continue;
             }
-            let link = self.link_of(incoming.session, server as u16);
+            let link = self.link_of(&work.shared, incoming.session, server as u16);
             let is_full = match work.rule {
                 Rule::Each => self.has_no_room(&links[link]),
                 _ => self.is_full(&links[link]),
@@ -231,7 +235,7 @@ impl Plane {
                 continue;
             }
             let fragment = join.add_fragment(server as u16, count);
-            let index = self.link_of(session, server as u16);
+            let index = self.link_of(&work.shared, session, server as u16);
             let connection = &mut links[index];
             if let Some(fault) = self.refused(connection) {
                 down.push((fragment, fault));
@@ -259,7 +263,7 @@ impl Plane {
         incoming: &mut RequestContext,
         rule: Rule,
     ) -> (ReplyTo, Box<Join>) {
-        self.count(incoming.session, incoming.request);
+        self.started(incoming.session.pool, incoming.request.command.counted());
         let to = self.reply_to_request(incoming);
         let mut join = self.pending.joins_free.take();
         join.restart(rule);
@@ -267,15 +271,16 @@ impl Plane {
         (to, join)
     }
 
-    /// Copies each key (with its value) behind the head of its fragment.
+    /// Copies each key (with its value) behind the head of its fragment, if the request is cut.
     fn copy_keys(
         &mut self,
         scratch: &Scratch,
         links: &mut Connections,
         incoming: &RequestContext,
-        stride: usize,
+        work: Work,
         join: &mut Join,
     ) {
+        let Cut::Keys { args_per_key: stride } = work.cut else { return };
         let RequestContext { session, request, .. } = incoming;
         let ranges = request.args.ranges();
         let buf = request.args.buf();
@@ -289,16 +294,20 @@ impl Plane {
             // The range starts after the previous argument and ends after this one's line end.
             let start = ranges[first - 1].end as usize + 2;
             let end = ranges[first + stride - 1].end as usize + 2;
-            let index = self.link_of(session, server);
+            let index = self.link_of(&work.shared, session, server);
             links[index].link.request_buf().extend_from_slice(&buf[start..end]);
         }
     }
 
-    pub(in crate::core) fn link_of(&self, session: &Session, server: u16) -> ConnectionKey {
-        match (self.own_link(session, server), self.pools[usize::from(session.pool)].servers()) {
-            (Some(own), _) => own,
-            (None, Some(state)) => state.link(server, session.lane, session.identity.protocol),
-            (None, None) => unreachable!("its servers were asked which of them has the key"),
-        }
+    /// Returns the link of a session to a server of its pool: its own one, or one of those that
+    /// clients share.
+    pub(in crate::core) fn link_of(
+        &self,
+        shared: &SharedLinks,
+        session: &Session,
+        server: u16,
+    ) -> ConnectionKey {
+        let own = self.own_link(session, server);
+        own.unwrap_or_else(|| shared.link(server, session.lane, session.identity.protocol))
     }
 }

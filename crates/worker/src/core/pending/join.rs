@@ -1,7 +1,9 @@
 //! The replies to the fragments of a request become one reply.
 
 use crate::core::Plane;
+use crate::core::observe::counting::Outcome;
 use keyway_base::{Key, Slab};
+use keyway_metrics::Latency;
 use keyway_proxy::{Busy, Join, Operation, ReplyTo, Session, write_fault};
 use std::sync::Arc;
 
@@ -36,17 +38,15 @@ impl Plane {
     }
 
     fn note_join(&self, to: ReplyTo, join: &Join) {
-        let cells = self.request_cells(to.pool, to.counted);
-        if join.report.is_some() {
+        let outcome = match join.fault() {
             // A report covers a failed server, and does not fail itself.
-        } else if let Some(fault) = join.fault() {
-            self.count_fault(to.pool, to.counted, fault);
-        } else if join.has_errors() {
-            cells.error_reply();
-        }
-        if !join.is_waiting {
-            cells.latency(to.started, self.clock.now);
-        }
+            _ if join.report.is_some() => Outcome::Reply,
+            Some(fault) => Outcome::Fault(fault),
+            None if join.has_errors() => Outcome::Error,
+            None => Outcome::Reply,
+        };
+        let latency = (!join.is_waiting).then(|| Latency::between(to.started, self.clock.now));
+        self.replied(to.pool, to.counted, latency, outcome);
     }
 }
 

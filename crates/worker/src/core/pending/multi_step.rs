@@ -8,7 +8,9 @@
 
 use super::Due;
 use crate::Upstream;
-use crate::core::pools::servers::scripts::{Preload, give_script};
+use crate::core::observe::counting::Outcome;
+use crate::core::pools::scripts::give_script;
+use crate::core::pools::servers::scripts::Preload;
 use crate::core::pools::servers::tracking::caching_request;
 use crate::core::request::RequestContext;
 use crate::core::request::Step;
@@ -16,6 +18,7 @@ use crate::core::upstream::bypass::late_apart;
 use crate::core::{Connection, ConnectionKey, Connections, Plane};
 use keyway_base::{Fault, Key, Slab};
 use keyway_command::{Across, Join as Rule, Verb};
+use keyway_metrics::Latency;
 use keyway_proxy::{
     MultiStep, Next, Operation, Owner, ReplyTo, ScriptStep, Session, Work, write_fault,
 };
@@ -40,17 +43,21 @@ impl Plane {
             Across::ScriptExists => self.script_exists(links, incoming),
             Across::Unload(what) => self.unload(links, incoming, what),
             Across::Run => self.run_script(links, incoming),
-            Across::First => match self.in_use(incoming.session.pool).first_from(0) {
-                Some(server) => {
-                    let link = self.link_of(incoming.session, server);
-                    // It is about libraries: a server that was restarted gets the known ones before
-                    // it lists its own.
-                    self.give_libraries(link, &mut links[link]);
-                    self.forward(links, incoming, link)
-                }
-                None => self.answer_unrouted(incoming),
-            },
+            Across::First => self.ask_first(links, incoming),
         }
+    }
+
+    /// Forwards a request about libraries to the first server in use.
+    fn ask_first(&mut self, links: &mut Connections, incoming: &mut RequestContext) -> Step {
+        let pool = incoming.session.pool;
+        let first = self.in_use(pool).first_from(0);
+        let (Some(server), Some(shared)) = (first, self.pools[usize::from(pool)].shared()) else {
+            return self.answer_unrouted(incoming);
+        };
+        let link = self.link_of(&shared, incoming.session, server);
+        // A server that was restarted gets the known libraries before it lists its own.
+        self.give_libraries(link, &mut links[link]);
+        self.forward(links, incoming, link)
     }
 
     fn scan(&mut self, links: &mut Connections, incoming: &mut RequestContext) -> Step {
@@ -87,9 +94,10 @@ impl Plane {
         let RequestContext { session, request, .. } = &*incoming;
         let in_use = self.in_use(session.pool);
         let count = in_use.count();
-        if count == 0 {
+        let shared = self.pools[usize::from(session.pool)].shared();
+        let Some(shared) = shared.filter(|_| count > 0) else {
             return self.answer_unrouted(incoming);
-        }
+        };
         let servers = || {
             std::iter::successors(in_use.first_from(0), |&server| {
                 in_use.first_from(usize::from(server) + 1)
@@ -99,7 +107,7 @@ impl Plane {
         let (health, topology) = (&self.plan.health, &self.plan.topology);
         let is_up = |&server: &u16| {
             let id = topology.backend_id(usize::from(session.pool), usize::from(server));
-            let connection = &links[self.link_of(session, server)];
+            let connection = &links[self.link_of(&shared, session, server)];
             let is_down = connection.link.is_down(self.clock.now) || !self.admits(connection);
             health.state(id).is_sound() && !is_down
         };
@@ -155,7 +163,11 @@ impl Plane {
         mut multi_step: Box<MultiStep>,
         preload: Option<Preload>,
     ) -> Step {
-        let index = self.link_of(incoming.session, multi_step.server);
+        let Some(shared) = self.pools[usize::from(incoming.session.pool)].shared() else {
+            self.pending.multi_steps_free.give(multi_step);
+            return self.answer_unrouted(incoming);
+        };
+        let index = self.link_of(&shared, incoming.session, multi_step.server);
         let waits = late_apart(links, incoming, index).is_some();
         let connection = &mut links[index];
         let has_room =
@@ -166,7 +178,7 @@ impl Plane {
             // Both end like any other request, before a byte of it is sent.
             return self.forward(links, incoming, index);
         }
-        self.count(incoming.session, incoming.request);
+        self.started(incoming.session.pool, incoming.request.command.counted());
         let to = self.reply_to_request(incoming);
         multi_step.database = incoming.session.identity.database;
         multi_step.protocol = incoming.session.identity.protocol;
@@ -294,11 +306,10 @@ impl Plane {
         next: Next,
     ) {
         let Some((to, multi_step)) = self.pending.end::<MultiStep>(key) else { return };
-        let cells = self.request_cells(to.pool, to.counted);
-        if kind == Kind::Error || matches!(next, Next::Error(_) | Next::Said) {
-            cells.error_reply();
-        }
-        cells.latency(to.started, self.clock.now);
+        let is_error = kind == Kind::Error || matches!(next, Next::Error(_) | Next::Said);
+        let outcome = if is_error { Outcome::Error } else { Outcome::Reply };
+        let latency = Latency::between(to.started, self.clock.now);
+        self.replied(to.pool, to.counted, Some(latency), outcome);
         let is_answered = self.answer_operation(sessions, to, None, |out| match next {
             Next::Said | Next::Again if !multi_step.said.is_empty() => {
                 out.extend_from_slice(&multi_step.said);
@@ -361,8 +372,8 @@ impl Plane {
             _ => {}
         }
         let Some((to, multi_step)) = self.pending.end::<MultiStep>(key) else { return };
-        self.count_fault(to.pool, to.counted, fault);
-        self.request_cells(to.pool, to.counted).latency(to.started, self.clock.now);
+        let latency = Latency::between(to.started, self.clock.now);
+        self.replied(to.pool, to.counted, Some(latency), Outcome::Fault(fault));
         let text = self.describe_backend(server);
         let is_null = matches!(multi_step.work, Work::RandomKey { is_empty: true, .. });
         self.answer_operation(sessions, to, None, |out| match is_null {

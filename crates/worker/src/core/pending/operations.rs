@@ -8,7 +8,7 @@ use keyway_proxy::memcached::{MemcachedJoin, WarmUpRead};
 use keyway_proxy::route_policy::RoutedRequest;
 use keyway_proxy::{Join, MultiStep, Operation, OperationKind, Owner, ReplyTo, Session};
 
-/// What a reply has requested, to be done when no link is borrowed.
+/// A step that a reply has requested, to be done when no link is borrowed.
 pub(in crate::core) enum Due {
     /// The next step of an operation.
     Next(Key<Operation>),

@@ -2,7 +2,7 @@
 
 use crate::core::pending::operations::Due;
 use crate::core::pending::operations::OfKind;
-use crate::core::pools::servers::given::Given;
+use crate::core::pools::given::Given;
 use crate::core::request::RequestContext;
 use crate::core::{Core, Plane};
 use keyway_base::{Fault, Key, Slab};

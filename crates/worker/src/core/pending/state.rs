@@ -1,9 +1,9 @@
 //! The operations of a worker, and what is remembered beside them.
 
 use super::Due;
-use crate::core::ConnectionKey;
-use crate::core::pools::servers::given::Loads;
+use crate::core::pools::given::Loads;
 use keyway_base::Key;
+use keyway_proxy::ConnectionKey;
 use keyway_proxy::InfoQuery;
 use keyway_proxy::{JoinPool, MultiStep, Operation, Work};
 use keyway_resp::Protocol;
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 #[derive(Default)]
 pub(crate) struct State {
     pub(super) operations: super::operations::Operations,
-    /// What replies have requested.
+    /// The steps that replies have requested.
     pub(super) due: Vec<Due>,
     pub(super) conclusions: Conclusions,
     pub(super) joins_free: JoinPool,
@@ -49,9 +49,9 @@ impl State {
     }
 }
 
-/// What follows when every server has answered.
+/// The conclusion of a request that was sent everywhere, once every server has answered.
 pub(in crate::core) enum Conclusion {
-    /// What was to be loaded or forgotten.
+    /// Scripts or libraries were to be loaded or forgotten.
     Loads(Loads),
     /// Elements that are one whatever they say.
     Certain(Vec<bool>),
@@ -62,9 +62,9 @@ pub(in crate::core) enum Conclusion {
 /// The conclusions of requests that are on their way everywhere.
 #[derive(Default)]
 pub(super) struct Conclusions {
-    /// That of the request that is about to be sent.
+    /// The conclusion of the request that is about to be sent.
     pub(super) next: Option<Conclusion>,
-    /// Those of joins, by their key.
+    /// The conclusions of joins, by their key.
     pub(super) of_joins: BTreeMap<u64, Conclusion>,
 }
 
@@ -76,7 +76,7 @@ impl Conclusions {
 }
 
 impl State {
-    /// What follows from the replies to what is sent everywhere next.
+    /// Sets the conclusion of the request that is sent everywhere next.
     pub(in crate::core) fn expect(&mut self, conclusion: Conclusion) {
         self.conclusions.next = Some(conclusion);
     }

@@ -20,7 +20,7 @@ use keyway_proxy::{Join, Operation, Owner, Redirected, ReplyTo, Session};
 use keyway_resp::{Protocol, reply};
 use keyway_topology::{ServerId, key_slot};
 
-/// What moves the offset that a server's WAIT on this connection waits for, and
+/// A request that moves the offset that a server's WAIT on this connection waits for, and does
 /// nothing else. A message on a shard channel, to which no pattern listens, is
 /// sent to the replicas by servers from 7.0 on. Earlier ones do not know it, and
 /// wait for all that was written before the connection's last command: PING. A
@@ -76,11 +76,12 @@ impl Plane {
             |server: Option<u16>| in_use.first_from(server.map_or(0, |it| usize::from(it) + 1));
         let servers: Vec<u16> =
             std::iter::successors(next(None), |&server| next(Some(server))).collect();
-        if servers.is_empty() {
+        let shared = self.pools[usize::from(incoming.session.pool)].shared();
+        let Some(shared) = shared.filter(|_| !servers.is_empty()) else {
             return self.answer_unrouted(incoming);
-        }
-        let shared = |&server: &u16| self.link_of(incoming.session, server);
-        let held = servers.iter().map(shared).find(|&link| self.holds_private(&links[link]));
+        };
+        let link = |&server: &u16| self.link_of(&shared, incoming.session, server);
+        let held = servers.iter().map(link).find(|&link| self.holds_private(&links[link]));
         if let Some(held) = held {
             return Step::Full(held);
         }
@@ -128,7 +129,7 @@ impl Plane {
         incoming: &mut RequestContext,
         leased: &[(u16, Result<ConnectionKey, Fault>)],
     ) {
-        self.count(incoming.session, incoming.request);
+        self.started(incoming.session.pool, incoming.request.command.counted());
         let to = ReplyTo {
             session: incoming.key,
             reply: Some(incoming.busy.order.reserve()),

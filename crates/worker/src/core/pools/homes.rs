@@ -4,34 +4,8 @@
 use crate::Upstream;
 use crate::core::Plane;
 use crate::core::pools::cluster::ClusterState;
-use crate::core::pools::state::{FoundState, PoolState};
+use crate::core::pools::state::Homes;
 use keyway_topology::{SLOT_COUNT, ServerId};
-
-/// The homes of a pool's keys.
-enum Homes<'a> {
-    /// Their servers, which are listed, or none.
-    Servers,
-    /// Slots, which move between servers.
-    Slots(&'a FoundState),
-    /// Primaries, each of which may be another server later.
-    Primaries(&'a FoundState),
-}
-
-impl PoolState {
-    #[inline]
-    fn homes(&self) -> Homes<'_> {
-        match self {
-            PoolState::Cluster(found) => Homes::Slots(found),
-            PoolState::Replicated(found) => Homes::Primaries(found),
-            PoolState::Ended
-            | PoolState::Store
-            | PoolState::Routed
-            | PoolState::Sharded(_)
-            | PoolState::Memcached(_)
-            | PoolState::Sentinels(_) => Homes::Servers,
-        }
-    }
-}
 
 impl Plane {
     /// Returns what this worker knows of a pool that is a cluster.

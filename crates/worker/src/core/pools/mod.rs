@@ -8,19 +8,23 @@
 //! | `cluster` | pools that find out their servers: Redis Cluster, and primaries with replicas |
 //! | `routed` | pools of pools |
 //!
-//! `homes` says where keys are, by the kind of pool. `state` has the worker's state of each pool, one variant for each kind.
+//! `scripts` sends scripts to servers, and `given` remembers them. `homes` says where keys are, by the kind of
+//! pool. `state` has the worker's state of each pool, one variant for each kind.
 //!
 //! The doors, which code outside of the room calls, by file:
 //!
 //! - `homes`: `cluster_state`, `has_slots`, `slot_of`, `moving_home_of`, `is_member`,
 //!   `has_moving_homes`, `is_server_used`, `leaves_out`
+//! - `scripts`: `scripts`
 
 pub(super) mod cluster;
+pub(super) mod given;
 mod homes;
 pub(super) mod memcached;
 pub(super) mod routed;
+pub(super) mod scripts;
 pub(super) mod servers;
 mod state;
 pub(super) mod store;
 
-pub(super) use state::{BULK, BYPASS, FoundState, PoolState};
+pub(super) use state::{BULK, BYPASS, FoundState, PoolState, SharedLinks};

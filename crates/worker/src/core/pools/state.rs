@@ -91,6 +91,18 @@ impl PoolState {
         }
     }
 
+    /// Returns the connections to the servers that the configuration lists, for kinds that do not
+    /// discover theirs.
+    pub(super) fn listed(&self) -> Option<&ServersState> {
+        self.servers().filter(|_| self.found().is_none())
+    }
+
+    /// Returns the links that clients share, for kinds that have servers of their own.
+    #[inline]
+    pub(in crate::core) fn shared(&self) -> Option<SharedLinks> {
+        self.servers().map(|servers| servers.shared)
+    }
+
     /// Returns the discovered servers, for kinds that discover theirs while they serve.
     #[inline]
     pub(super) fn found(&self) -> Option<&FoundState> {
@@ -119,6 +131,21 @@ impl PoolState {
         }
     }
 
+    /// Returns where the keys of the pool are at home.
+    #[inline]
+    pub(super) fn homes(&self) -> Homes<'_> {
+        match self {
+            PoolState::Cluster(found) => Homes::Slots(found),
+            PoolState::Replicated(found) => Homes::Primaries(found),
+            PoolState::Ended
+            | PoolState::Store
+            | PoolState::Routed
+            | PoolState::Sharded(_)
+            | PoolState::Memcached(_)
+            | PoolState::Sentinels(_) => Homes::Servers,
+        }
+    }
+
     /// Returns the choice of replicas for reads, or `None` if no replica is read.
     #[inline]
     pub(in crate::core) fn readers(&self) -> Option<&Readers> {
@@ -130,7 +157,7 @@ impl PoolState {
         &self,
         servers: usize,
     ) -> impl Iterator<Item = ConnectionKey> + use<> {
-        let row = self.servers().map(|state| (state.first_link, servers * state.connections));
+        let row = self.shared().map(|shared| (shared.first_link, servers * shared.connections));
         // Links for RESP3 wait until a client speaks it.
         row.into_iter().flat_map(|(first, count)| (0..count).map(move |n| first.behind(n)))
     }
@@ -151,23 +178,23 @@ impl PoolState {
     }
 }
 
+/// The homes of a pool's keys.
+pub(super) enum Homes<'a> {
+    /// Their servers, which are listed, or none.
+    Servers,
+    /// Slots, which move between servers.
+    Slots(&'a FoundState),
+    /// Primaries, each of which may be another server later.
+    Primaries(&'a FoundState),
+}
+
 /// The connections to servers, and the ring that tells where keys are.
 pub(in crate::core) struct ServersState {
     /// Ring over the servers in use, as of `health_epoch`. If the servers are discovered, it is
     /// made of their answers.
     pub(super) ring: Ring,
     pub(super) health_epoch: u64,
-    /// First link of server 0. Each server has `connections` links in a row. Behind the links of
-    /// all servers come as many again for clients that speak RESP3.
-    pub(super) first_link: ConnectionKey,
-    pub(super) connections: usize,
-    /// Distance from a link to the one for RESP3 with the same server and lane.
-    pub(super) to_resp3: usize,
-    /// First link for large values. Each server has one, and behind those of all servers there is
-    /// one each for RESP3.
-    pub(super) first_bulk: ConnectionKey,
-    /// First link of the lane `BYPASS`, in the same order.
-    pub(super) first_bypass: ConnectionKey,
+    pub(super) shared: SharedLinks,
     /// Idle private links of each server.
     pub(super) idle: Vec<Vec<ConnectionKey>>,
 }
@@ -211,11 +238,13 @@ impl ServersState {
         ServersState {
             ring,
             health_epoch: plan.health.pool_epoch(index),
-            first_link,
-            connections,
-            to_resp3: count * connections,
-            first_bulk: first_link.behind(shared),
-            first_bypass: first_link.behind(shared + beside),
+            shared: SharedLinks {
+                first_link,
+                connections,
+                to_resp3: count * connections,
+                first_bulk: first_link.behind(shared),
+                first_bypass: first_link.behind(shared + beside),
+            },
             idle: vec![Vec::new(); count],
         }
     }
@@ -236,15 +265,52 @@ impl ServersState {
         self.health_epoch
     }
 
-    /// Returns the number of connections that clients share to each server, for each protocol.
-    pub(in crate::core) fn connections(&self) -> usize {
-        self.connections
+    /// Returns the links that clients share.
+    #[inline]
+    pub(in crate::core) fn shared(&self) -> &SharedLinks {
+        &self.shared
+    }
+
+    /// Returns the link to a server for a session of a lane that speaks `protocol`. See
+    /// [`SharedLinks::link`].
+    #[inline]
+    pub(in crate::core) fn link(
+        &self,
+        server: u16,
+        lane: u32,
+        protocol: Protocol,
+    ) -> ConnectionKey {
+        self.shared.link(server, lane, protocol)
     }
 
     /// Returns the idle private links to a server.
     #[inline]
     pub(in crate::core) fn idle_mut(&mut self, server: u16) -> &mut Vec<ConnectionKey> {
         &mut self.idle[usize::from(server)]
+    }
+}
+
+/// The links that clients share to the servers of a pool, by their positions. A pool that has a
+/// value of this type has servers.
+#[derive(Clone, Copy)]
+pub(in crate::core) struct SharedLinks {
+    /// First link of server 0. Each server has `connections` links in a row. Behind the links of
+    /// all servers come as many again for clients that speak RESP3.
+    first_link: ConnectionKey,
+    connections: usize,
+    /// Distance from a link to the one for RESP3 with the same server and lane.
+    to_resp3: usize,
+    /// First link for large values. Each server has one, and behind those of all servers there is
+    /// one each for RESP3.
+    first_bulk: ConnectionKey,
+    /// First link of the lane `BYPASS`, in the same order.
+    first_bypass: ConnectionKey,
+}
+
+impl SharedLinks {
+    /// Returns the number of connections that clients share to each server, for each protocol.
+    pub(in crate::core) fn connections(&self) -> usize {
+        self.connections
     }
 
     /// Returns the link to a server for a session of a lane that speaks `protocol`. It is always

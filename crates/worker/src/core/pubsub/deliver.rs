@@ -1,7 +1,7 @@
 use super::{PubSub, shape_of};
 use crate::channels::{Missed, Published};
 use crate::core::{Core, Plane};
-use crate::plan::PoolWorker;
+use crate::pool_worker::PoolWorker;
 use keyway_base::{Key, KeyspaceEvents, Limits, Slab, Time};
 use keyway_proxy::Session;
 use keyway_proxy::pubsub::{SubscriptionKind, append_frame, write_message};

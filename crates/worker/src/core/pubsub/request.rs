@@ -2,7 +2,7 @@ use super::shape_of;
 use crate::core::request::RequestContext;
 use crate::core::request::Step;
 use crate::core::{Connections, Plane};
-use crate::plan::PoolWorker;
+use crate::pool_worker::PoolWorker;
 use keyway_base::Key;
 use keyway_command::{Join, Verb};
 use keyway_proxy::Session;
@@ -43,8 +43,8 @@ impl Plane {
             return None;
         }
         if verb == Verb::Ping && request.args.len() <= 2 {
-            self.count(session, request);
-            self.note_served(session.pool, request.command.counted());
+            self.started(session.pool, request.command.counted());
+            self.executed(session.pool, request.command.counted());
             let message = request.args.get(1).unwrap_or_default();
             self.answer(session, busy, |out| write_pong(out, message));
             return Some(Step::Started);
@@ -90,13 +90,15 @@ impl Plane {
             }
             Verb::Publish | Verb::Spublish => {
                 let server = self.server_of_channel(pool, kind, &args[1]);
-                let Some(link) = server.map(|server| self.link_of(incoming.session, server)) else {
+                let shared = self.pools[usize::from(pool)].shared();
+                let (Some(server), Some(shared)) = (server, shared) else {
                     let slot = self.slot_of_channel(pool, kind, &args[1]);
                     if slot.is_some_and(|slot| self.awaits_owner_of(incoming.client(), slot)) {
                         return Step::Wait;
                     }
                     return self.answer_unrouted(incoming);
                 };
+                let link = self.link_of(&shared, incoming.session, server);
                 return self.forward(links, incoming, link);
             }
             Verb::PubsubChannels | Verb::PubsubShardchannels if args.len() > 3 => {
@@ -212,8 +214,8 @@ impl Plane {
             self.mark_session_resuming(key, session);
             return Step::Wait;
         }
-        self.count(session, request);
-        self.note_served(session.pool, request.command.counted());
+        self.started(session.pool, request.command.counted());
+        self.executed(session.pool, request.command.counted());
         Self::end_skip(session);
         let was_subscriber = subscriptions.is_subscriber();
         let out = busy.output.buf();

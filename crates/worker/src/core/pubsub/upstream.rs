@@ -6,7 +6,7 @@ use keyway_net::{ConnectFault, Socket, TlsFault};
 use keyway_proxy::pubsub::{Heard, Name, Outcome, SubscriptionKind};
 use keyway_proxy::{Session, write_fault};
 use keyway_route::place;
-use keyway_topology::{FailureReason, ServerId};
+use keyway_topology::{FailureReason, FailureTimes, ServerId};
 use std::sync::Arc;
 
 /// Prefix of channels of events. Each server sends its own events.
@@ -130,7 +130,9 @@ impl Core {
         );
         if fault != ConnectFault::Exhausted {
             let (reason, now) = (FailureReason::Connect, self.plane.clock.now);
-            if let Some(change) = self.plane.plan.health.note_failure(id, reason, (began, now)) {
+            if let Some(change) =
+                self.plane.plan.health.note_failure(id, reason, FailureTimes { began, now })
+            {
                 self.plane.log_change(&change);
             }
         }

@@ -122,7 +122,7 @@ impl Core {
         let Some(state) = self.plane.pools[usize::from(connection.server_id.pool)].servers() else {
             return index;
         };
-        let lanes = [BYPASS, BULK].into_iter().chain(0..state.connections() as u32);
+        let lanes = [BYPASS, BULK].into_iter().chain(0..state.shared().connections() as u32);
         let mut others = lanes
             .map(|lane| state.link(connection.server_id.server, lane, connection.link.protocol()));
         others.find(|&other| !self.links[other].is_blocked(len_min)).unwrap_or(index)

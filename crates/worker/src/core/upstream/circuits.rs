@@ -1,5 +1,5 @@
-//! What is refused without asking a server, the outcomes of requests, and the log lines about
-//! circuits and outliers.
+//! Requests that are refused without asking a server, the outcomes of requests, and the log lines
+//! about circuits and outliers.
 
 use crate::core::upstream::reply::release_all;
 use crate::core::upstream::state::Failed;
@@ -7,7 +7,7 @@ use crate::core::{Connection, Core, Plane};
 use keyway_base::{BackendFault, Fault, Sent, Time};
 use keyway_proxy::Exchange;
 use keyway_topology::{
-    BackendId, CircuitChange, CircuitState, FailureReason, HealthBoard, OutlierChange,
+    BackendId, CircuitChange, CircuitState, FailureReason, FailureTimes, HealthBoard, OutlierChange,
 };
 use std::time::Duration;
 
@@ -158,7 +158,8 @@ impl Plane {
             return;
         }
         let Failed { count, began } = failed;
-        let (health, times) = (&self.plan.health, (began, self.clock.now));
+        let health = &self.plan.health;
+        let times = FailureTimes { began, now: self.clock.now };
         health.reads().note_failures(connection.id, count, times);
         if let Some(change) = health.circuits().note_failures(connection.id, count, reason, times) {
             let cells = self.cells.backend(connection.server_id.pool, connection.server_id.server);

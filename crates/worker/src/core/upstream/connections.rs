@@ -1,6 +1,6 @@
 use crate::Upstream;
 use crate::core::connection::next_generation;
-use crate::core::pools::servers::given::Given;
+use crate::core::pools::given::Given;
 use crate::core::upstream::reply::{release_all, release_overdue, release_waiting};
 use crate::core::upstream::state::Failed;
 use crate::core::{Connection, ConnectionKey, Core, Plane};
@@ -17,7 +17,7 @@ impl Core {
     /// Begins the connections of pools with `preconnect`.
     pub(in crate::core) fn preconnect(&mut self, among: impl IntoIterator<Item = ConnectionKey>) {
         for index in among {
-            // Those for RESP3 wait until a client uses it.
+            // Connections for RESP3 wait until a client uses it.
             let connection = &self.links[index];
             let is_first = connection.link.protocol() == Protocol::Resp2 && !connection.is_beside();
             if is_first && is_preconnected(&self.plane, connection.server_id.pool) {

@@ -1,5 +1,5 @@
-//! What the log and the clients are told of lost or refused connections: once for each series of
-//! them, however many links a server ends.
+//! Log lines and error texts about lost or refused connections. A series of them is logged once,
+//! however many links a server ends.
 
 use crate::Upstream;
 use crate::advice::{advice, advice_of_tls};
@@ -28,7 +28,7 @@ impl Plane {
     /// Notes a server's error for a connection that is over, or that it sent none on one that never
     /// worked.
     pub(super) fn note_refusal(&mut self, connection: &Connection, fault: BackendFault) {
-        // What it refuses to a tracked client it may allow to others.
+        // The server may allow to others what it refuses to a tracked client.
         if connection.role.is_some() || connection.link.has_answered() {
             return;
         }

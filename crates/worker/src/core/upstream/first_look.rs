@@ -29,7 +29,7 @@ impl Core {
             let patience = self.plane.patience_with(self.links[index].server_id.pool);
             let spread =
                 SPREAD.mul_f64((self.plane.next_random() >> 11) as f64 / (1u64 << 53) as f64);
-            match health.first_look(id, self.plane.clock.now, (spread, patience)) {
+            match health.first_look(id, self.plane.clock.now, spread, patience) {
                 LookStep::Wait => {}
                 LookStep::Ask => {
                     self.ask_unknown(index);
@@ -87,7 +87,7 @@ impl Plane {
         if !is_there || self.plan.retired(pool).is_some() {
             return None;
         }
-        Some(self.pools[found.pool_index].servers()?.probe_link(found.server_index))
+        Some(self.pools[found.pool_index].shared()?.probe_link(found.server_index))
     }
 
     fn patience_with(&self, pool: u16) -> Duration {

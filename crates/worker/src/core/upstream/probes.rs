@@ -1,4 +1,4 @@
-//! What requests and probes show of a server's health, and its return after an ejection.
+//! A server's health as requests and probes show it, and its return after an ejection.
 
 use crate::Upstream;
 use crate::core::{Connection, Core, Plane};
@@ -6,7 +6,7 @@ use keyway_base::Time;
 use keyway_memcache::Verb;
 use keyway_proxy::{Internal, LinkState, Owner};
 use keyway_resp::Protocol;
-use keyway_topology::{BackendId, FailureReason, HealthState, Rejoin};
+use keyway_topology::{BackendId, FailureReason, FailureTimes, HealthState, Rejoin};
 use std::sync::Arc;
 
 impl Core {
@@ -32,7 +32,7 @@ impl Core {
                 continue;
             }
             let Some(state) = self.plane.pools[found.pool_index].servers() else { continue };
-            let index = state.probe_link(found.server_index);
+            let index = state.shared().probe_link(found.server_index);
             let Core { links, plane, .. } = self;
             let connection = &mut links[index];
             // An answer to an earlier question would be mistaken for one of this return.
@@ -129,9 +129,11 @@ impl Plane {
         if connection.rejoining.is_some() || is_our_own {
             return;
         }
-        if let Some(change) =
-            self.plan.health.note_failure(connection.id, reason, (began, self.clock.now))
-        {
+        if let Some(change) = self.plan.health.note_failure(
+            connection.id,
+            reason,
+            FailureTimes { began, now: self.clock.now },
+        ) {
             if change.to == HealthState::Ejected {
                 let cells =
                     self.cells.backend(connection.server_id.pool, connection.server_id.server);

@@ -1,3 +1,4 @@
+use crate::core::observe::counting::Outcome;
 use crate::core::upstream::heard::Heard;
 use crate::core::{Connection, ConnectionKey, Core, Plane};
 use keyway_base::{BackendFault, Block, Fault, Key, Limits, Part, Slab};
@@ -241,11 +242,7 @@ impl Plane {
                 let Some(session) = sessions.get_mut(key) else {
                     return cells.unclaimed_replies.add(1);
                 };
-                let cells = self.request_cells(server.pool, exchange.counted);
-                cells.latencies(latency, 1);
-                if kind == Kind::Error {
-                    cells.error_reply();
-                }
+                self.replied(server.pool, exchange.counted, Some(latency), Outcome::of_reply(kind));
                 if reply.len() >= shared.len_min
                     && kind != Kind::Error
                     && let Some(part) = self.part_for(session, shared, reply)
@@ -278,7 +275,7 @@ impl Plane {
         if kind == Kind::Error {
             self.cells.backend(server.pool, server.server).error_replies.add(1);
             if let Some(counted) = counted {
-                self.request_cells(server.pool, counted).error_reply();
+                self.replied(server.pool, counted, None, Outcome::Error);
             }
         }
     }
@@ -364,11 +361,9 @@ impl Plane {
                 if session.streamed_reply.is_some() && self.cut_short(key, session, sequence) {
                     return self.count_fault(server.pool, exchange.counted, fault);
                 }
-                self.count_fault(server.pool, exchange.counted, fault);
-                if !is_blocking {
-                    let cells = self.request_cells(server.pool, exchange.counted);
-                    cells.latency(exchange.started, self.clock.now);
-                }
+                let latency =
+                    (!is_blocking).then(|| Latency::between(exchange.started, self.clock.now));
+                self.replied(server.pool, exchange.counted, latency, Outcome::Fault(fault));
                 session.note_fault(fault);
                 let text = self.describe_backend(server);
                 let speaks_memcached = session.memcached.is_some();

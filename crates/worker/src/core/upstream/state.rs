@@ -1,16 +1,16 @@
-//! What a worker remembers of its connections and of their servers.
+//! A worker's state of its connections and of their servers.
 
 use crate::Plan;
-use crate::core::ConnectionKey;
 use keyway_base::{BackendFault, ByteRange, Key, Time};
 use keyway_command::Counted;
 use keyway_net::{ConnectFault, TlsFault};
+use keyway_proxy::ConnectionKey;
 use keyway_proxy::{Exchange, Owner, Session};
 use keyway_store::{Context, StreamedSet};
 use keyway_topology::PerServer;
 use std::collections::BTreeMap;
 
-/// What a worker knows of its connections, besides what each one has itself.
+/// A worker's state of its connections, besides the state of each one.
 pub(crate) struct State {
     /// The failures of each server, by its index on the board.
     pub(in crate::core) failures: PerServer<ConnectionFailures>,
@@ -63,7 +63,7 @@ impl State {
     }
 }
 
-/// What a worker knows of the failures of one server.
+/// The failures of one server that a worker has seen.
 #[derive(Clone, Debug, Default)]
 pub(in crate::core) struct ConnectionFailures {
     /// Number of connections that were lost, or could not be opened, since the server last
@@ -71,7 +71,7 @@ pub(in crate::core) struct ConnectionFailures {
     pub(in crate::core) lost: u32,
     /// How it refused the latest connection, with its text, if it did.
     pub(in crate::core) refusal: Option<(BackendFault, String)>,
-    /// Whether it ends plain connections before it answers.
+    /// How it ends plain connections before it answers, if it does.
     pub(super) mute: Mute,
     /// True if it has answered since it got its index.
     pub(super) has_spoken: bool,
@@ -79,7 +79,7 @@ pub(in crate::core) struct ConnectionFailures {
     pub(super) unreached: Option<ConnectFault>,
     /// Why the latest connection was not secured, if that is why it failed.
     pub(in crate::core) tls: Option<TlsFault>,
-    /// What was last logged about that.
+    /// The reason that was logged last.
     pub(super) tls_told: Option<TlsFault>,
 }
 

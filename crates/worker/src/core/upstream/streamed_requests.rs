@@ -115,6 +115,7 @@ impl Plane {
         else {
             return Begun::No;
         };
+        let row = *state.shared();
         if !self.has_room_for_large(links, ServerId { pool: session.pool, server }) {
             return Begun::No;
         }
@@ -122,7 +123,7 @@ impl Plane {
             session.fence();
             return Begun::Wait;
         }
-        let shared = self.link_of(session, server);
+        let shared = self.link_of(&row, session, server);
         if self.waits_for_primary(links, shared, ClientMut { key, session }) {
             return Begun::Wait;
         }

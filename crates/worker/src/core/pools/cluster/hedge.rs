@@ -10,12 +10,14 @@ use super::readers::LookOf;
 use super::readers::chooser_of;
 use super::replicas::Look;
 use crate::Upstream;
+use crate::core::observe::counting::Outcome;
 use crate::core::pools::FoundState;
 use crate::core::pools::cluster::hedging::Hedging;
 use crate::core::pools::cluster::replicas::ReplicaStatus;
 use crate::core::{Connection, ConnectionKey, Connections, Core, Plane};
 use keyway_base::{Key, Slab, Time};
 use keyway_command::{Args, Request};
+use keyway_metrics::Latency;
 use keyway_proxy::OperationPart;
 use keyway_proxy::{Exchange, Hedge, LinkState, Owner, Redirected, Redirection, Session};
 use keyway_resp::{Kind, ParseLimits, Parsed, parse_request};
@@ -100,11 +102,6 @@ impl Core {
             plane.send_second(links, to, &first, owner, &request);
         }
         plane.cluster.hedges.request = request;
-    }
-
-    /// Returns the number of reads that two servers were sent and neither has answered.
-    pub(in crate::core) fn hedges(&self) -> usize {
-        self.plane.cluster.hedges.hedges.len()
     }
 }
 
@@ -290,11 +287,8 @@ impl Plane {
         match owner {
             Owner::Session { session: key, sequence } => {
                 let Some(session) = sessions.get_mut(key) else { return };
-                let cells = self.request_cells(server.pool, exchange.counted);
-                cells.latency(started, self.clock.now);
-                if kind == Kind::Error {
-                    cells.error_reply();
-                }
+                let latency = Latency::between(started, self.clock.now);
+                self.replied(server.pool, exchange.counted, Some(latency), Outcome::of_reply(kind));
                 self.complete(key, session, sequence, |out| out.extend_from_slice(reply));
             }
             Owner::Operation { operation, part } => {

@@ -29,7 +29,7 @@
 //! - `gone`: `primary_wait`, `is_gone`, `holds_private`, `holds_unsent`, `note_patience`,
 //!   `note_gone`, `waits_for_primary`, `look_after_gone`, `waited_in_vain`, `end_wait_in_vain`,
 //!   `note_in_vain`, `waited_words`, `end_waits_for_primaries`
-//! - `hedge`: `send_hedges`, `hedges`, `next_hedge`, `note_read`, `on_hedged_reply`,
+//! - `hedge`: `send_hedges`, `next_hedge`, `note_read`, `on_hedged_reply`,
 //!   `settle_hedge`
 //! - `lags`: `next_name`, `note_resolved`
 //! - `notices`: `hear_notice`, `note_listening`

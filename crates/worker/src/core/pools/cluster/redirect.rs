@@ -390,7 +390,9 @@ impl Core {
     /// the same server, so that errors about the request name the right server.
     fn standing_in(&self, from: ConnectionKey, server: ServerId) -> ConnectionKey {
         match self.plane.pools[usize::from(server.pool)].servers() {
-            Some(state) if self.links.get(from).is_none() => state.probe_link(server.server.into()),
+            Some(state) if self.links.get(from).is_none() => {
+                state.shared().probe_link(server.server.into())
+            }
             _ => from,
         }
     }

@@ -3,6 +3,7 @@
 
 use super::state::NO_KEY;
 use crate::Upstream;
+use crate::core::pools::SharedLinks;
 use crate::core::pools::cluster::replicas::Reader;
 use crate::core::pools::cluster::state::Scratch;
 use crate::core::request::RequestContext;
@@ -25,36 +26,42 @@ impl Plane {
         let mut scratch = std::mem::take(&mut self.cluster.split);
         scratch.clear();
         scratch.reads = false;
-        let mut is_placed =
-            self.place_slots(&mut scratch, incoming, usize::from(split.args_per_key));
-        if is_placed && self.has_readers(incoming.session.pool) {
-            is_placed = self.place_readers(&mut scratch, links, incoming);
+        let mut placed = self.place_slots(&mut scratch, incoming, usize::from(split.args_per_key));
+        if let Some(shared) = placed
+            && self.has_readers(incoming.session.pool)
+            && !self.place_readers(&mut scratch, links, incoming, &shared)
+        {
+            placed = None;
         }
-        let step = match is_placed {
-            true => self.send_by_slot(&scratch, links, incoming, split),
-            false if self.awaits_owner(incoming) => Step::Wait,
-            false => self.answer_unrouted(incoming),
+        let step = match placed {
+            Some(shared) => self.send_by_slot(&scratch, links, incoming, split, &shared),
+            None if self.awaits_owner(incoming) => Step::Wait,
+            None => self.answer_unrouted(incoming),
         };
         self.cluster.split = scratch;
         step
     }
 
-    /// Finds the slot and server of each key. Returns whether all have one.
-    fn place_slots(&self, scratch: &mut Scratch, incoming: &RequestContext, stride: usize) -> bool {
+    /// Finds the slot and server of each key. Returns the links that clients share to the servers,
+    /// or `None` if a key has no server.
+    fn place_slots(
+        &self,
+        scratch: &mut Scratch,
+        incoming: &RequestContext,
+        stride: usize,
+    ) -> Option<SharedLinks> {
         let pool = usize::from(incoming.session.pool);
-        let Some(Upstream { servers: sharded, .. }) = self.plan.pools[pool].kind.upstream() else {
-            return false;
-        };
-        let Some(state) = self.pools[pool].servers() else { return false };
+        let Upstream { servers: sharded, .. } = self.plan.pools[pool].kind.upstream()?;
+        let state = self.pools[pool].servers()?;
         // Servers that form no cluster take any keys together.
         let has_slots = self.has_slots(incoming.session.pool);
         for index in (1..incoming.request.args.len()).step_by(stride) {
             let hash = sharded.hash_key(&incoming.request.args[index]);
-            let Some(server) = state.ring().pick(hash, 0) else { return false };
+            let server = state.ring().pick(hash, 0)?;
             let slot = (hash as usize % SLOT_COUNT) as u16;
             scratch.add(if has_slots { slot } else { server }, server);
         }
-        true
+        Some(*state.shared())
     }
 
     /// Chooses servers to read from in place of the primaries. Returns whether each fragment has a
@@ -65,6 +72,7 @@ impl Plane {
         scratch: &mut Scratch,
         links: &mut Connections,
         incoming: &mut RequestContext,
+        shared: &SharedLinks,
     ) -> bool {
         let reads = self.reads_replicas(incoming);
         scratch.reads = reads;
@@ -75,7 +83,7 @@ impl Plane {
                 Some(Reader::At(server)) => fragment.server = server,
                 Some(Reader::None) => return false,
             }
-            let link = self.link_of(incoming.session, fragment.server);
+            let link = self.link_of(shared, incoming.session, fragment.server);
             self.set_reading(links, link, fragment.server != primary);
         }
         true
@@ -93,9 +101,10 @@ impl Plane {
         links: &mut Connections,
         incoming: &mut RequestContext,
         split: Split,
+        shared: &SharedLinks,
     ) -> Step {
         if let [fragment] = &scratch.fragments[..] {
-            let link = self.link_of(incoming.session, fragment.server);
+            let link = self.link_of(shared, incoming.session, fragment.server);
             let before = links[link].link.in_flight();
             let step = self.forward(links, incoming, link);
             if scratch.reads && links[link].link.in_flight() > before {
@@ -104,7 +113,7 @@ impl Plane {
             return step;
         }
         for fragment in &scratch.fragments {
-            let link = self.link_of(incoming.session, fragment.server);
+            let link = self.link_of(shared, incoming.session, fragment.server);
             if self.is_full(&links[link]) {
                 return Step::Full(link);
             }
@@ -120,7 +129,7 @@ impl Plane {
         scratch.of_key.iter().for_each(|&fragment| join.add_owner(fragment));
         let operation = self.pending.begin(to, join);
         for (number, fragment) in scratch.fragments.iter().enumerate() {
-            let index = self.link_of(session, fragment.server);
+            let index = self.link_of(shared, session, fragment.server);
             let connection = &mut links[index];
             if let Some(fault) = self.refused(connection) {
                 let waiting = self.pending.get_mut::<Join>(operation);

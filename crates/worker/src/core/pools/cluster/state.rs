@@ -1,12 +1,12 @@
 //! The state that a worker holds about pools that find their servers while they serve.
 
 use super::replicas::USERS;
-use crate::core::ConnectionKey;
 use crate::core::pools::cluster::hedging::HedgesState;
 use crate::core::pools::cluster::hedging::Hedging;
 use crate::core::pools::cluster::replicas::Readers;
 use crate::{Cluster, Plan};
 use keyway_base::{Key, Slab, Time};
+use keyway_proxy::ConnectionKey;
 use keyway_proxy::{Budget, Internal, Redirected, Session};
 use keyway_resp::Protocol;
 use keyway_route::ScanParts;
@@ -95,6 +95,11 @@ impl State {
             || self.named.has_missed()
     }
 
+    /// Returns the number of reads that two servers were sent and neither has answered.
+    pub(in crate::core) fn hedges(&self) -> usize {
+        self.hedges.hedges.len()
+    }
+
     pub(in crate::core) fn new(plan: &Plan) -> State {
         let is_cluster = |&index: &usize| {
             plan.retired(index as u16).is_none() && plan.pools[index].kind.cluster().is_some()
@@ -147,7 +152,7 @@ impl State {
     }
 }
 
-/// What a worker knows of one cluster.
+/// A worker's state of one cluster.
 pub(in crate::core) struct ClusterState {
     pub(in crate::core) shared: Arc<Cluster>,
     pub(in crate::core) map: Arc<ClusterMap>,

@@ -8,7 +8,7 @@ use crate::core::pools::store::state::StorePool;
 use crate::core::request::PoolInPlan;
 use crate::core::request::{ClientMut, ClientRef, Step};
 use crate::core::{Connections, Plane};
-use crate::{PoolKind, PoolPlan, ShardedPlan};
+use crate::{MemcachedPlan, PoolKind, PoolPlan, ShardedPlan};
 use keyway_base::Fault;
 use keyway_memcache::{Asker, ErrorKind, Outcome, write_reply};
 
@@ -59,31 +59,31 @@ impl Plane {
         pool: &PoolPlan,
         call: &mut Call<'_>,
     ) -> Step {
-        match &pool.kind {
-            PoolKind::Store(store) => self.serve_memcached(StorePool { pool, store }, call),
+        let (upstream, memcached) = match &pool.kind {
+            PoolKind::Store(store) => return self.serve_memcached(StorePool { pool, store }, call),
             PoolKind::Sharded(ShardedPlan { upstream, .. }) | PoolKind::Sentinels(upstream) => {
-                self.send_to_redis(links, PoolServers { pool, servers: &upstream.servers }, call)
+                (upstream, None)
             }
-            PoolKind::Memcached(plan) => {
-                let servers = &plan.upstream.servers;
-                if let Some(warm_up) = &plan.warm_up {
-                    let to = PoolServers { pool, servers };
-                    return self.warm_memcached(links, to, warm_up, plan.dialect, call);
-                }
-                self.send_memcached(links, PoolServers { pool, servers }, plan.dialect, call)
-            }
+            PoolKind::Memcached(plan) => (&plan.upstream, Some(plan)),
             PoolKind::Cluster(plan) | PoolKind::Replicated(plan) => {
                 if self.awaits_map_for(call.client()) {
                     return Step::Wait;
                 }
-                self.send_to_redis(
-                    links,
-                    PoolServers { pool, servers: &plan.upstream.servers },
-                    call,
-                )
+                (&plan.upstream, None)
             }
             // Pools that lead to others were followed to their ends.
-            PoolKind::Routed(_) => self.tell_unrouted(pool, call),
+            PoolKind::Routed(_) => return self.tell_unrouted(pool, call),
+        };
+        let Some(shared) = self.pools[usize::from(call.session.pool)].shared() else {
+            return self.tell_unrouted(pool, call);
+        };
+        let at = PoolServers { pool, servers: &upstream.servers, shared };
+        match memcached {
+            None => self.send_to_redis(links, at, call),
+            Some(MemcachedPlan { dialect, warm_up: Some(warm_up), .. }) => {
+                self.warm_memcached(links, at, warm_up, *dialect, call)
+            }
+            Some(MemcachedPlan { dialect, .. }) => self.send_memcached(links, at, *dialect, call),
         }
     }
 
@@ -120,7 +120,7 @@ impl Plane {
 
     pub(super) fn count_memcached(&self, call: &Call<'_>) {
         if !call.is_resumed() {
-            self.request_cells(call.session.pool, call.counted()).call();
+            self.started(call.session.pool, call.counted());
         }
     }
 

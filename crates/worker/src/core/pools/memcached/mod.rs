@@ -5,7 +5,7 @@
 //!
 //! - `codec`: `parse_memcached`
 //! - `pool`: `finish_memcached_join`
-//! - `redis`: `give_item_script`, `on_memcached_join_refused`
+//! - `redis`: `on_memcached_join_refused`
 //! - `returns`: `tend_generations`, `take_back_displaced`, `is_held_back`, `try_begin_return`,
 //!   `end_return`, `look_at_generation`, `hear_generation`, `has_heard_generation`,
 //!   `on_generation_heard`, `describe_cleaned`

@@ -4,6 +4,7 @@
 
 use crate::PoolPlan;
 use crate::core::Plane;
+use crate::core::observe::counting;
 use crate::core::pools::memcached::state::Call;
 use crate::core::pools::memcached::state::PoolServers;
 use crate::core::pools::memcached::state::Scratch;
@@ -14,12 +15,12 @@ use keyway_memcache::{
     Dialect, ErrorKind, Expect, Head, Outcome, Request, RequestFlags, Untranslatable, Verb,
     compose_request,
 };
+use keyway_metrics::Latency;
 use keyway_proxy::OperationPart;
 use keyway_proxy::memcached::{
     LOCK_PREFIX, MARKER_PREFIX, MemcachedJoin, Rule, wire_of, write_failure,
 };
 use keyway_proxy::{Operation, Owner, ReplyTo, Session};
-use keyway_resp::Protocol;
 use keyway_route::place;
 use keyway_topology::{Distribution, SLOT_COUNT, ServerId, ServerSet, key_slot};
 use std::sync::Arc;
@@ -110,6 +111,17 @@ struct Destination<'a> {
     pool: &'a PoolPlan,
     server: u16,
     dialect: Dialect,
+    /// The link of the client to the server.
+    link: ConnectionKey,
+}
+
+impl<'a> Destination<'a> {
+    /// The server at an index of a pool, for one client.
+    #[inline]
+    fn new(at: &PoolServers<'a>, server: u16, dialect: Dialect, call: &Call<'_>) -> Self {
+        let link = at.link(server, call.session.lane);
+        Destination { pool: at.pool, server, dialect, link }
+    }
 }
 
 /// Returns the dialect in which a request is sent to a server that knows `to`.
@@ -128,12 +140,12 @@ impl Plane {
     pub(super) fn send_memcached(
         &mut self,
         links: &mut Connections,
-        PoolServers { pool, servers }: PoolServers<'_>,
+        at: PoolServers<'_>,
         to: Dialect,
         call: &mut Call<'_>,
     ) -> Step {
         match call.head().verb {
-            verb if super::writes(verb) && is_reserved(call.asker().key, &pool.name) => {
+            verb if super::writes(verb) && is_reserved(call.asker().key, &at.pool.name) => {
                 self.count_memcached(call);
                 self.deny_memcached(
                     call,
@@ -143,19 +155,15 @@ impl Plane {
             }
             Verb::Stats => {
                 let rule = if call.request.keys.is_empty() { Rule::Sums } else { Rule::Each };
-                self.send_to_all(links, PoolServers { pool, servers }, to, call, rule)
+                self.send_to_all(links, at, to, call, rule)
             }
-            Verb::FlushAll => {
-                self.send_to_all(links, PoolServers { pool, servers }, to, call, Rule::All)
-            }
-            _ if call.request.keys.len() > 1 => {
-                self.send_items(links, PoolServers { pool, servers }, to, call)
-            }
-            _ => match self.server_of(call.session.pool, servers, call.asker().key) {
+            Verb::FlushAll => self.send_to_all(links, at, to, call, Rule::All),
+            _ if call.request.keys.len() > 1 => self.send_items(links, at, to, call),
+            _ => match self.server_of(call.session.pool, at.servers, call.asker().key) {
                 Some(server) => {
-                    self.send_to_one(links, Destination { pool, server, dialect: to }, call)
+                    self.send_to_one(links, Destination::new(&at, server, to, call), call)
                 }
-                None => self.tell_unrouted(pool, call),
+                None => self.tell_unrouted(at.pool, call),
             },
         }
     }
@@ -176,14 +184,6 @@ impl Plane {
         place(sharded, state.ring(), key, random)
     }
 
-    #[inline]
-    pub(super) fn memcached_link(&self, server: ServerId, lane: u32) -> ConnectionKey {
-        match self.pools[usize::from(server.pool)].servers() {
-            Some(state) => state.link(server.server, lane, Protocol::Resp2),
-            None => unreachable!("its servers were asked which of them has the key"),
-        }
-    }
-
     /// Sends a whole request to one server.
     #[inline]
     fn send_to_one(
@@ -192,9 +192,7 @@ impl Plane {
         to: Destination<'_>,
         call: &mut Call<'_>,
     ) -> Step {
-        let Destination { pool, server, dialect } = to;
-        let index =
-            self.memcached_link(ServerId { pool: call.session.pool, server }, call.session.lane);
+        let Destination { pool, dialect, link: index, .. } = to;
         let connection = &mut links[index];
         if !call.is_resumed() && self.is_full(connection) {
             return Step::Full(index);
@@ -203,7 +201,7 @@ impl Plane {
         if let Some(fault) = self.refused(connection) {
             let backend = self.describe_backend(connection.server_id);
             self.count_fault(call.session.pool, call.counted(), fault);
-            self.note_served(call.session.pool, call.counted());
+            self.executed(call.session.pool, call.counted());
             self.tell_failure(call, fault, &backend);
             return Step::Started;
         }
@@ -233,11 +231,9 @@ impl Plane {
     fn send_composed(
         &mut self,
         links: &mut Connections,
-        Destination { pool, server, dialect }: Destination<'_>,
+        Destination { pool, server, dialect, link: index }: Destination<'_>,
         call: &mut Call<'_>,
     ) -> Step {
-        let index =
-            self.memcached_link(ServerId { pool: call.session.pool, server }, call.session.lane);
         let connection = &mut links[index];
         let to = dialect_for(call.request, dialect);
         self.prepare_link(index, connection, 0);
@@ -278,13 +274,12 @@ impl Plane {
     fn send_items(
         &mut self,
         links: &mut Connections,
-        PoolServers { pool, servers }: PoolServers<'_>,
+        at: PoolServers<'_>,
         to: Dialect,
         call: &mut Call<'_>,
     ) -> Step {
         let mut scratch = std::mem::take(&mut self.memcached.scratch);
-        let step =
-            self.send_items_with(&mut scratch, links, PoolServers { pool, servers }, to, call);
+        let step = self.send_items_with(&mut scratch, links, at, to, call);
         self.memcached.scratch = scratch;
         step
     }
@@ -293,19 +288,18 @@ impl Plane {
         &mut self,
         scratch: &mut Scratch,
         links: &mut Connections,
-        PoolServers { pool, servers }: PoolServers<'_>,
+        at: PoolServers<'_>,
         to: Dialect,
         call: &mut Call<'_>,
     ) -> Step {
-        if !self.place_items(scratch, servers, call) {
-            return self.tell_unrouted(pool, call);
+        if !self.place_items(scratch, at.servers, call) {
+            return self.tell_unrouted(at.pool, call);
         }
         if let [server] = scratch.servers[..] {
-            return self.send_to_one(links, Destination { pool, server, dialect: to }, call);
+            return self.send_to_one(links, Destination::new(&at, server, to, call), call);
         }
         for &server in &scratch.servers {
-            let link = self
-                .memcached_link(ServerId { pool: call.session.pool, server }, call.session.lane);
+            let link = at.link(server, call.session.lane);
             if !call.is_resumed() && self.is_full(&links[link]) {
                 return Step::Full(link);
             }
@@ -318,7 +312,7 @@ impl Plane {
         }
         memcached_join.set_owners(&scratch.owners);
         let key = self.pending.begin(to_client, memcached_join);
-        self.send_shares(scratch, links, pool, to, call, key);
+        self.send_shares(scratch, links, at, to, call, key);
         Step::Started
     }
 
@@ -357,7 +351,7 @@ impl Plane {
         &mut self,
         scratch: &mut Scratch,
         links: &mut Connections,
-        pool: &PoolPlan,
+        at: PoolServers<'_>,
         to: Dialect,
         call: &mut Call<'_>,
         operation: Key<Operation>,
@@ -371,7 +365,7 @@ impl Plane {
             let keys = scratch.positions.iter();
             let keys = keys.map(|&position| call.request.key(call.bytes, position as usize));
             let part = OperationPart { operation, part: fragment.into() };
-            let to = Destination { pool, server, dialect: to };
+            let to = Destination::new(&at, server, to, call);
             is_last |= self.send_fragment(links, to, call, keys, part);
         }
         if is_last {
@@ -383,7 +377,7 @@ impl Plane {
     fn send_to_all(
         &mut self,
         links: &mut Connections,
-        PoolServers { pool, servers }: PoolServers<'_>,
+        at: PoolServers<'_>,
         to: Dialect,
         call: &mut Call<'_>,
         rule: Rule,
@@ -391,16 +385,13 @@ impl Plane {
         let plan = Arc::clone(&self.plan);
         let index = usize::from(call.session.pool);
         let used = |server: &usize| self.is_server_used(call.session.pool, *server);
-        let count = servers.servers.len();
+        let count = at.servers.servers.len();
         let (servers, rest): (Vec<usize>, Vec<usize>) = (0..count).partition(used);
         if servers.is_empty() || self.leaves_out(call.session.pool) {
-            return self.tell_unrouted(pool, call);
+            return self.tell_unrouted(at.pool, call);
         }
         for &server in &servers {
-            let link = self.memcached_link(
-                ServerId { pool: call.session.pool, server: server as u16 },
-                call.session.lane,
-            );
+            let link = at.link(server as u16, call.session.lane);
             if !call.is_resumed() && self.is_full(&links[link]) {
                 return Step::Full(link);
             }
@@ -411,7 +402,7 @@ impl Plane {
         let is_ours = rule == Rule::Each && call.request.key(call.bytes, 0) == b"servers";
         if is_ours || rule == Rule::Sums {
             // In a cluster all servers that have slots are asked.
-            for server in rest.into_iter().filter(|_| pool.kind.cluster().is_none()) {
+            for server in rest.into_iter().filter(|_| at.pool.kind.cluster().is_none()) {
                 let state = plan.health.state(plan.topology.backend_id(index, server));
                 memcached_join.add_out(server as u16, state.label());
             }
@@ -425,7 +416,7 @@ impl Plane {
             let words = usize::from(is_ours)..call.request.keys.len();
             let words = words.map(|word| call.request.key(call.bytes, word));
             let part = OperationPart { operation: key, part: fragment as u32 };
-            let to = Destination { pool, server: server as u16, dialect: to };
+            let to = Destination::new(&at, server as u16, to, call);
             is_last |= self.send_fragment(links, to, call, words, part);
         }
         if is_last {
@@ -439,13 +430,11 @@ impl Plane {
     fn send_fragment<'k>(
         &mut self,
         links: &mut Connections,
-        Destination { pool, server, dialect: to }: Destination<'_>,
+        Destination { pool, dialect: to, link: index, .. }: Destination<'_>,
         call: &Call<'_>,
         keys: impl ExactSizeIterator<Item = &'k [u8]> + Clone,
         OperationPart { operation, part }: OperationPart,
     ) -> bool {
-        let index =
-            self.memcached_link(ServerId { pool: call.session.pool, server }, call.session.lane);
         let (connection, fragment) = (&mut links[index], part as u16);
         if let Some(fault) = self.refused(connection) {
             let memcached_join = self.pending.get_mut::<MemcachedJoin>(operation);
@@ -481,7 +470,7 @@ impl Plane {
         }
         self.count_memcached(call);
         self.count_fault(call.session.pool, call.counted(), Fault::Unrouted);
-        self.note_served(call.session.pool, call.counted());
+        self.executed(call.session.pool, call.counted());
         self.request_view_for_unowned(call.session.pool);
         let is_left_out = self.leaves_out(call.session.pool);
         match self.unknown_server(call.session.pool, is_left_out) {
@@ -576,11 +565,8 @@ impl Plane {
     }
 
     fn note_memcached_join(&self, to: ReplyTo, fault: Option<Fault>) {
-        let cells = self.request_cells(to.pool, to.counted);
-        cells.latency(to.started, self.clock.now);
-        if let Some(fault) = fault {
-            cells.fault(fault);
-        }
+        let latency = Latency::between(to.started, self.clock.now);
+        self.replied(to.pool, to.counted, Some(latency), counting::Outcome::of_fault(fault));
     }
 }
 

@@ -5,12 +5,11 @@ use crate::core::Plane;
 use crate::core::pending::Due;
 use crate::core::pools::memcached::state::Call;
 use crate::core::pools::memcached::state::PoolServers;
-use crate::core::pools::servers::scripts::give_script;
 use crate::core::request::Step;
 use crate::core::{Connection, ConnectionKey, Connections};
 use keyway_memcache::{Dialect, Expect, Untranslatable, Verb, compose_request, compose_share};
 use keyway_proxy::memcached::MemcachedJoin;
-use keyway_proxy::memcached::redis::{Question, RedisCommand, Terms, script};
+use keyway_proxy::memcached::redis::{Question, RedisCommand, Terms};
 
 /// A request that was appended to a link.
 pub(super) struct Put {
@@ -41,11 +40,11 @@ impl Plane {
     pub(super) fn send_to_redis(
         &mut self,
         links: &mut Connections,
-        PoolServers { pool, servers }: PoolServers<'_>,
+        at: PoolServers<'_>,
         call: &mut Call<'_>,
     ) -> Step {
         match RedisCommand::of(call.head(), call.request.keys.len()) {
-            Ok(_) => self.send_memcached(links, PoolServers { pool, servers }, Dialect::Text, call),
+            Ok(_) => self.send_memcached(links, at, Dialect::Text, call),
             Err(text) => {
                 self.count_memcached(call);
                 self.deny_memcached(call, text);
@@ -99,15 +98,6 @@ impl Plane {
         let start = out.len();
         let (question, expect) = command.write(out, call.head(), keys, value, terms);
         Ok(Put { len: out.len() - start, expect, question: Some(question) })
-    }
-
-    /// Sends the script ahead on a connection that was not given it yet.
-    pub(in crate::core::pools) fn give_item_script(&self, connection: &mut Connection) {
-        let flushes = self.scripts(connection.server_id.pool).flushes();
-        let script = script();
-        if !connection.given.has_script(&script.digest, flushes) {
-            give_script(connection, script.digest, &script.body, self.clock.now);
-        }
     }
 
     /// Handles that a server has lost the script, because somebody flushed its scripts. The next

@@ -29,8 +29,8 @@ impl Core {
                 continue;
             }
             for server in 0..configured.servers().len() {
-                let Some(state) = self.plane.pools[pool].servers() else { continue };
-                let index = state.probe_link(server);
+                let Some(shared) = self.plane.pools[pool].shared() else { continue };
+                let index = shared.probe_link(server);
                 let Core { links, plane, .. } = self;
                 let connection = &mut links[index];
                 plane.go_on_returning(index, connection);

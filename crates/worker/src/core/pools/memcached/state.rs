@@ -2,14 +2,17 @@
 
 use super::ahead::Ahead;
 use crate::PoolPlan;
+use crate::core::pools::SharedLinks;
 use crate::core::request::ClientMut;
 use keyway_base::{Key, Time};
 use keyway_command::{Class, Counted};
 use keyway_memcache::{
     Asker, Dialect, Head, Outcome, Request, Verb, Wire, compose_request, write_end, write_reply,
 };
+use keyway_proxy::ConnectionKey;
 use keyway_proxy::memcached::{Answer, Cleaned, MemcachedJoin, MemcachedJoinPool, Returning};
 use keyway_proxy::{Busy, Internal, Operation, ReplyTo, Session};
+use keyway_resp::Protocol;
 use keyway_topology::{BackendId, ServerSet};
 use std::collections::VecDeque;
 
@@ -39,6 +42,22 @@ impl State {
 pub(super) struct PoolServers<'a> {
     pub(super) pool: &'a PoolPlan,
     pub(super) servers: &'a ServerSet,
+    /// The links that clients share to the servers.
+    pub(super) shared: SharedLinks,
+}
+
+impl PoolServers<'_> {
+    /// Returns the link to a server for a client of a lane.
+    #[inline]
+    pub(super) fn link(&self, server: u16, lane: u32) -> ConnectionKey {
+        memcached_link(&self.shared, server, lane)
+    }
+}
+
+/// Returns the link to a server for a memcached client of a lane.
+#[inline]
+pub(super) fn memcached_link(shared: &SharedLinks, server: u16, lane: u32) -> ConnectionKey {
+    shared.link(server, lane, Protocol::Resp2)
 }
 
 /// A request of a memcached client, with that client.

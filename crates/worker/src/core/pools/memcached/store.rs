@@ -33,7 +33,7 @@ impl Plane {
     ) -> Step {
         self.count_memcached(call);
         self.count_for_stats(call);
-        self.note_served(call.session.pool, call.counted());
+        self.executed(call.session.pool, call.counted());
         let context = self.memcached_context(call.session);
         let refused = match store.is_restricted() {
             true => store.refusal_of_memcached(call.request),

@@ -13,6 +13,7 @@ use crate::core::pending::Due;
 use crate::core::pools::memcached::state::Call;
 use crate::core::pools::memcached::state::PoolServers;
 use crate::core::pools::memcached::state::Warm;
+use crate::core::pools::memcached::state::memcached_link;
 use crate::core::pools::memcached::state::wire_of;
 use crate::core::request::Step;
 use crate::core::{Connection, ConnectionKey, Connections};
@@ -61,7 +62,7 @@ impl Plane {
     pub(super) fn warm_memcached(
         &mut self,
         links: &mut Connections,
-        PoolServers { pool, servers }: PoolServers<'_>,
+        at: PoolServers<'_>,
         warm_up: &WarmUpPlan,
         to: Dialect,
         call: &mut Call<'_>,
@@ -71,11 +72,11 @@ impl Plane {
         }
         let warmth = warmth_of(call.head());
         if warmth == Warmth::None || !warm_up.is_active(self.clock.now) {
-            return self.send_memcached(links, PoolServers { pool, servers }, to, call);
+            return self.send_memcached(links, at, to, call);
         }
         if warmth == Warmth::Read {
-            if self.stays(servers, warm_up, call) {
-                return self.send_memcached(links, PoolServers { pool, servers }, to, call);
+            if self.stays(at.servers, warm_up, call) {
+                return self.send_memcached(links, at, to, call);
             }
             // Too many requests wait already. This one waits until its client has no other request
             // on its way.
@@ -86,12 +87,12 @@ impl Plane {
                 return Step::Wait;
             }
             call.warm = Some(Warm::Watched);
-            return self.send_memcached(links, PoolServers { pool, servers }, to, call);
+            return self.send_memcached(links, at, to, call);
         }
         let Some((item_copies, is_strict)) =
-            self.item_copies_of_write(servers, warm_up, warmth, call)
+            self.item_copies_of_write(at.servers, warm_up, warmth, call)
         else {
-            return self.send_memcached(links, PoolServers { pool, servers }, to, call);
+            return self.send_memcached(links, at, to, call);
         };
         // The requests that the client sent before come first, and those that it sends later come
         // last.
@@ -99,11 +100,11 @@ impl Plane {
             call.session.fence();
             return Step::Wait;
         }
+        let Some(old) = self.pools[usize::from(warm_up.from)].shared() else {
+            return self.send_memcached(links, at, to, call);
+        };
         for item_copy in &item_copies {
-            let link = self.memcached_link(
-                ServerId { pool: warm_up.from, server: item_copy.from },
-                call.session.lane,
-            );
+            let link = memcached_link(&old, item_copy.from, call.session.lane);
             if self.is_full(&links[link]) {
                 return Step::Full(link);
             }
@@ -306,6 +307,7 @@ impl Plane {
         let ReplyTo { pool, session, counted, .. } = to_client;
         let Some((_, warm_up)) = warm_up_of(&plan, pool) else { return };
         let mut item_copies = std::mem::take(&mut warm_up_read.item_copies);
+        let [old, new] = [warm_up.from, pool].map(|pool| self.pools[usize::from(pool)].shared());
         let mut on_their_way = 0;
         for (index, item_copy) in item_copies.iter_mut().enumerate() {
             if item_copy.end().is_some() {
@@ -324,14 +326,15 @@ impl Plane {
                 item_copy.is_begun = true;
             }
             while let Some(next_pool) = item_copy.next_pool() {
-                let link = match next_pool {
-                    WarmUpPool::Old => self.memcached_link(
-                        ServerId { pool: warm_up.from, server: item_copy.from },
-                        session.index(),
-                    ),
-                    WarmUpPool::New => self
-                        .memcached_link(ServerId { pool, server: item_copy.to }, session.index()),
+                let (shared, server) = match next_pool {
+                    WarmUpPool::Old => (&old, item_copy.from),
+                    WarmUpPool::New => (&new, item_copy.to),
                 };
+                let Some(shared) = shared else {
+                    item_copy.on_fault(Fault::Unrouted);
+                    break;
+                };
+                let link = memcached_link(shared, server, session.index());
                 let owner = Owner::Operation { operation: key, part: index as u32 };
                 self.send_item_copy(links, link, item_copy, owner, counted);
             }
@@ -470,11 +473,9 @@ impl Plane {
             return;
         }
         let to = self.server_of(to_client.pool, sharded, request.key(bytes, 0));
-        let (Some(to), None) = (to, warm_up_read.refusal()) else { return };
-        let index = self.memcached_link(
-            ServerId { pool: to_client.pool, server: to },
-            to_client.session.index(),
-        );
+        let shared = self.pools[usize::from(to_client.pool)].shared();
+        let (Some(to), Some(shared), None) = (to, shared, warm_up_read.refusal()) else { return };
+        let index = memcached_link(&shared, to, to_client.session.index());
         let connection = &mut links[index];
         if connection.link.is_down(self.clock.now) || !self.lets_through(connection) {
             return;
@@ -502,15 +503,18 @@ impl Plane {
         let plan = Arc::clone(&self.plan);
         let pool = &plan.pools[usize::from(to_client.pool)];
         let Some((servers, warm_up)) = warm_up_of(&plan, to_client.pool) else { return };
-        match warm_up_read.refusal() {
-            Some((backend, fault)) => {
+        let shared = self.pools[usize::from(to_client.pool)].shared();
+        match (warm_up_read.refusal(), shared) {
+            (Some((backend, fault)), _) => {
                 let text = self.describe_backend(ServerId { pool: warm_up.from, server: backend });
                 self.count_fault(to_client.pool, to_client.counted, fault);
                 self.tell_failure(call, fault, &text);
             }
-            None => {
+            (None, None) => self.tell_failure(call, Fault::Unrouted, &pool.name),
+            (None, Some(shared)) => {
                 let Terms { new, .. } = warm_up.terms;
-                let step = self.send_memcached(links, PoolServers { pool, servers }, new, call);
+                let at = PoolServers { pool, servers, shared };
+                let step = self.send_memcached(links, at, new, call);
                 debug_assert!(matches!(step, Step::Started), "it has its reply index");
             }
         }
@@ -575,7 +579,8 @@ mod tests {
         };
         let client = client(&mut core);
         let links = [0, 1]
-            .map(|pool| core.plane.memcached_link(ServerId { pool, server: 0 }, client.index()));
+            .map(|pool: usize| core.plane.pools[pool].shared().unwrap())
+            .map(|shared| memcached_link(&shared, 0, client.index()));
         for (socket, index) in (1..).zip(links) {
             core.on_connecting(index);
             core.on_connected(index, Socket(socket));

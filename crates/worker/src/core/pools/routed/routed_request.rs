@@ -1,6 +1,7 @@
 //! Routed requests: the children that they ask, and the effects of the replies.
 
 use super::redis::{PARTS_MAX, note_step, route_policy_of};
+use crate::core::observe::counting::Outcome;
 use crate::core::pools::routed::state::Question;
 use crate::core::pools::routed::state::UnsentSubRequest;
 use crate::core::pools::routed::state::Whose;
@@ -10,6 +11,7 @@ use crate::{Plan, RoutePlan};
 use keyway_base::{Fault, Key, Slab, Time};
 use keyway_command::{Args, Request, Verb};
 use keyway_memcache::{Expect, compose_request};
+use keyway_metrics::Latency;
 use keyway_proxy::route_policy::RouteTotals;
 use keyway_proxy::route_policy::{
     AskOrder, KeyOwner, Move, Nature, Part, RoutePolicy, RoutedRequest, Speech, SubRequestFor,
@@ -261,13 +263,13 @@ impl Plane {
         if !is_answered {
             return;
         }
-        let cells = self.request_cells(to.pool, to.counted);
-        cells.latency(to.started, self.clock.now);
-        match fault {
-            Some(fault @ (Fault::Backend { .. } | Fault::Unrouted)) => cells.fault(fault),
-            _ if is_error => cells.error_reply(),
-            _ => {}
-        }
+        let outcome = match fault {
+            Some(fault @ (Fault::Backend { .. } | Fault::Unrouted)) => Outcome::Fault(fault),
+            _ if is_error => Outcome::Error,
+            _ => Outcome::Reply,
+        };
+        let latency = Latency::between(to.started, self.clock.now);
+        self.replied(to.pool, to.counted, Some(latency), outcome);
     }
 }
 

@@ -65,7 +65,7 @@ impl Plane {
         let step = self.dispatch_led(links, &plan.pools[usize::from(end)], incoming);
         incoming.session.pool = own;
         if matches!(step, Step::Started) {
-            self.request_cells(own, incoming.request.command.counted()).call();
+            self.started(own, incoming.request.command.counted());
         }
         Some(step)
     }

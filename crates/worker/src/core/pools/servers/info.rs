@@ -45,8 +45,8 @@ impl Plane {
         if self.in_use(incoming.session.pool).count() == 0 {
             let (plan, pool) = (Arc::clone(&self.plan), incoming.session.pool);
             let protocol = incoming.session.identity.protocol;
-            self.count(incoming.session, incoming.request);
-            self.note_served(pool, incoming.request.command.counted());
+            self.started(incoming.session.pool, incoming.request.command.counted());
+            self.executed(pool, incoming.request.command.counted());
             let mut join = Join::default();
             join.report = Some(Box::new((query, protocol)));
             self.answer(incoming.session, incoming.busy, |out| {
@@ -67,8 +67,11 @@ impl Plane {
     fn info_of_one(&mut self, links: &mut Connections, incoming: &mut RequestContext) -> Step {
         let plan = Arc::clone(&self.plan);
         let pool = &plan.pools[incoming.session.pool as usize];
-        let Some(Upstream { servers: sharded, .. }) = pool.kind.upstream() else {
-            return Step::Started;
+        let shared = self.pools[usize::from(incoming.session.pool)].shared();
+        let (Some(Upstream { servers: sharded, .. }), Some(shared)) =
+            (pool.kind.upstream(), shared)
+        else {
+            return self.answer_unrouted(incoming);
         };
         let wanted = String::from_utf8_lossy(&incoming.request.args[2]).into_owned();
         let servers = || (0..sharded.servers.len()).filter(|&server| pool.kind.has_server(server));
@@ -91,7 +94,7 @@ impl Plane {
         incoming.request.args.from(3).for_each(|section| reply::bulk(&mut frame, section));
         let mut request = *incoming.request;
         request.args = Args::new(&frame, &[]);
-        let link = self.link_of(incoming.session, server as u16);
+        let link = self.link_of(&shared, incoming.session, server as u16);
         self.forward(links, &mut incoming.with(&request), link)
     }
 }

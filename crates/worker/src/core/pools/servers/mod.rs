@@ -12,8 +12,8 @@
 //! The doors, which code outside of the room calls, by file:
 //!
 //! - `info`: `info`
-//! - `scripts`: `load`, `unload`, `script_exists`, `run_script`, `give_scripts`,
-//!   `give_libraries`, `on_load_refused`, `learn_loads`, `scripts`
+//! - `scripts`: `load`, `unload`, `script_exists`, `run_script`, `give_libraries`,
+//!   `on_load_refused`, `learn_loads`
 //! - `stateful`: `dispatch_stateful`, `greet`, `block`, `answered_by`, `answered_within`,
 //!   `check_blocking`, `hashes_of`, `lease_for`, `send_private`
 //! - `tracking::links`: `own_link`, `end_tracking`, `discard_unused`, `may_connect`,
@@ -22,10 +22,9 @@
 //! - `tracking::tell`: `next_loss`, `on_ring_changed`, `deliver_redirected`, `tell_forgetful`,
 //!   `release_pushes`, `on_push`
 //! - `transactions`: `transact`
-//! - `unblock`: `unblock`, `retry_unblocks`, `send_unblock`, `end_refused`, `let_go`,
+//! - `unblock`: `unblock_at_servers`, `retry_unblocks`, `send_unblock`, `end_refused`, `let_go`,
 //!   `note_hangup`
 
-pub(in crate::core) mod given;
 pub(in crate::core) mod info;
 pub(in crate::core) mod scripts;
 mod stateful;

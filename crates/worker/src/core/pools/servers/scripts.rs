@@ -10,29 +10,23 @@
 
 use crate::core::pending::Conclusion;
 use crate::core::pending::Due;
-use crate::core::pools::servers::given::Loads;
+use crate::core::pools::given::Loads;
+use crate::core::pools::scripts::LOAD;
 use crate::core::request::RequestContext;
 use crate::core::request::Step;
 use crate::core::{Connection, ConnectionKey, Connections, Plane};
-use keyway_base::Time;
 use keyway_command::{Flags, Join as Rule, Loaded, Request, Verb};
 use keyway_proxy::{
-    CacheFull, Digest, DumpFault, Internal, Join, Owner, ScriptCache, ScriptStep, Work,
-    dumped_libraries, library_name,
+    CacheFull, Digest, DumpFault, Join, ScriptCache, ScriptStep, Work, dumped_libraries,
+    library_name,
 };
 use keyway_route::{Route, route_script};
 use std::hash::{DefaultHasher, Hasher};
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 /// Number of scripts that a worker remembers to have shown to the cache. With more, applications
 /// that use more scripts in turn would need less hashing.
 const SHOWN: usize = 256;
-
-/// The owner of replies to scripts and libraries that Keyway loads by itself.
-const LOAD: Owner = Owner::Internal(Internal::Load);
-
-/// Number of scripts that a connection is known to have. Above this number it is asked anew.
-const GIVEN_MAX: usize = 16 << 10;
 
 /// A script to be loaded before the request that needs it.
 pub(in crate::core) struct Preload {
@@ -141,6 +135,7 @@ impl Plane {
         let Some(state) = self.pools[session.pool as usize].servers() else {
             return self.answer_unrouted(incoming);
         };
+        let shared = *state.shared();
         let server = match route_script(request, sharded, state.ring(), first, &mut self.keys) {
             Route::One(server) => server,
             Route::Unrouted if self.awaits_owner(incoming) => return Step::Wait,
@@ -149,7 +144,7 @@ impl Plane {
         if !request.command.flags.contains(Flags::READONLY) {
             self.note_write(session, busy);
         }
-        let index = self.link_of(session, server);
+        let index = self.link_of(&shared, session, server);
         self.set_reading(links, index, false);
         let digest = match request.command.verb {
             Verb::Evalsha | Verb::EvalshaRo => Digest::parse(&request.args[1]),
@@ -195,23 +190,6 @@ impl Plane {
         }
     }
 
-    /// Sends the scripts that a connection is not known to have, ahead of the
-    /// transaction that calls them.
-    pub(in crate::core::pools) fn give_scripts(
-        &self,
-        connection: &mut Connection,
-        digests: &[Digest],
-    ) {
-        let scripts = self.scripts(connection.server_id.pool);
-        for digest in digests {
-            if !connection.given.has_script(digest, scripts.flushes())
-                && let Some(body) = scripts.script(digest)
-            {
-                give_script(connection, *digest, &body, self.clock.now);
-            }
-        }
-    }
-
     /// Sends the libraries that were loaded since the connection was given them, ahead of the
     /// request that needs them.
     pub(in crate::core) fn give_libraries(
@@ -252,9 +230,10 @@ impl Plane {
     /// Does the same for every server in use.
     fn give_libraries_everywhere(&mut self, links: &mut Connections, incoming: &RequestContext) {
         let in_use = self.in_use(incoming.session.pool);
+        let Some(shared) = self.pools[usize::from(incoming.session.pool)].shared() else { return };
         let mut next = in_use.first_from(0);
         while let Some(server) = next {
-            let index = self.link_of(incoming.session, server);
+            let index = self.link_of(&shared, incoming.session, server);
             self.give_libraries(index, &mut links[index]);
             next = in_use.first_from(usize::from(server) + 1);
         }
@@ -294,13 +273,6 @@ impl Plane {
             (_, _) => {}
         }
     }
-
-    /// Returns the scripts of a pool whose servers run scripts. For any other pool it returns a
-    /// cache that stays empty.
-    pub(in crate::core) fn scripts(&self, pool: u16) -> &Arc<ScriptCache> {
-        static NONE: LazyLock<Arc<ScriptCache>> = LazyLock::new(Arc::default);
-        self.plan.pools[pool as usize].kind.scripts().unwrap_or(&NONE)
-    }
 }
 
 /// Returns the scripts or libraries that a request is going to load, if there is room for them. It
@@ -326,20 +298,6 @@ fn to_load(scripts: &ScriptCache, request: &Request, what: Loaded) -> Result<Loa
     let name = library_name(body).unwrap_or_default();
     scripts.try_libraries(&[(name.to_vec(), body.to_vec())], false)?;
     Ok(Loads::Library(body.to_vec()))
-}
-
-/// Sends a script ahead of the request that needs it.
-pub(in crate::core) fn give_script(
-    connection: &mut Connection,
-    digest: Digest,
-    body: &[u8],
-    now: Time,
-) {
-    connection.link.enqueue_own(LOAD, &[b"SCRIPT", b"LOAD", body], now);
-    if connection.given.scripts.len() >= GIVEN_MAX {
-        connection.given.scripts.clear();
-    }
-    connection.given.scripts.insert(digest);
 }
 
 /// Removes from the cache what a request removes from the servers, if the servers will take its

@@ -81,9 +81,12 @@ impl Plane {
         if let Some(step) = self.check_blocking(incoming) {
             return step;
         }
-        let shared = self.link_of(incoming.session, server);
-        if self.holds_private(&links[shared]) {
-            return Step::Full(shared);
+        let Some(shared) = self.pools[usize::from(incoming.session.pool)].shared() else {
+            return self.answer_unrouted(incoming);
+        };
+        let link = self.link_of(&shared, incoming.session, server);
+        if self.holds_private(&links[link]) {
+            return Step::Full(link);
         }
         let server_id = ServerId { pool: incoming.session.pool, server };
         if let Some(late) = late_link(links, incoming.client(), server_id) {
@@ -189,7 +192,7 @@ impl Plane {
         incoming: &mut RequestContext,
         index: ConnectionKey,
     ) {
-        self.count(incoming.session, incoming.request);
+        self.started(incoming.session.pool, incoming.request.command.counted());
         let connection = &mut links[index];
         self.prepare_link(index, connection, incoming.session.identity.database);
         let frame = incoming.request.args.buf();

@@ -2,7 +2,7 @@
 
 use crate::Upstream;
 use crate::core::front::queued::ForKeys;
-use crate::core::pools::PoolState;
+use crate::core::pools::state::ServersState;
 use crate::core::request::{RequestContext, Step};
 use crate::core::upstream::bypass::{late_apart, late_link};
 use crate::core::{Connection, ConnectionKey, Connections, Plane};
@@ -140,6 +140,9 @@ impl Plane {
             incoming.session.fence();
             return Step::Wait;
         }
+        let Some(shared) = self.pools[usize::from(incoming.session.pool)].shared() else {
+            return self.answer_unrouted(incoming);
+        };
         let server = match self.server_of_keys(incoming) {
             Ok(server) => server,
             Err(Route::Unrouted) if self.awaits_owner(incoming) => {
@@ -172,10 +175,11 @@ impl Plane {
                 self.answer_locally(incoming, |out| reply::simple(out, "OK"));
                 return Step::Started;
             }
-            None if self.holds_private(&links[self.link_of(incoming.session, server)]) => {
-                return Step::Full(self.link_of(incoming.session, server));
-            }
             None => {
+                let link = self.link_of(&shared, incoming.session, server);
+                if self.holds_private(&links[link]) {
+                    return Step::Full(link);
+                }
                 let has_own = self.own_link(incoming.session, server).is_some();
                 let server_id = ServerId { pool: incoming.session.pool, server };
                 if !has_own && let Some(late) = late_link(links, incoming.client(), server_id) {
@@ -344,16 +348,7 @@ impl Plane {
     /// Returns a number for the ring of a pool, which differs for each ring that the pool has had.
     /// If the servers are discovered, they say themselves where keys are.
     fn ring_number(&self, pool: u16) -> u64 {
-        match &self.pools[usize::from(pool)] {
-            PoolState::Sharded(servers)
-            | PoolState::Memcached(servers)
-            | PoolState::Sentinels(servers) => servers.health_epoch(),
-            PoolState::Cluster(_)
-            | PoolState::Replicated(_)
-            | PoolState::Ended
-            | PoolState::Store
-            | PoolState::Routed => 0,
-        }
+        self.pools[usize::from(pool)].listed().map_or(0, ServersState::health_epoch)
     }
 
     /// Answers an `EXEC` that was begun when other servers were in use. Its keys may belong to
@@ -397,12 +392,13 @@ impl Plane {
         let Upstream { servers: pool, .. } =
             self.plan.pools[incoming.session.pool as usize].kind.upstream()?;
         let state = self.pools[incoming.session.pool as usize].servers()?;
+        let shared = *state.shared();
         // Without keys any server will do, but always the same one.
         let server = match home {
             Some(home) => self.server_of_home(incoming.session.pool, home),
             None => place(pool, state.ring(), b"", random),
         };
-        Some(self.link_of(incoming.session, server?))
+        Some(self.link_of(&shared, incoming.session, server?))
     }
 
     fn send_transaction(
@@ -413,7 +409,7 @@ impl Plane {
     ) {
         let stateful = incoming.session.take_stateful();
         let Some(transaction) = stateful.and_then(|stateful| stateful.transaction) else { return };
-        self.count(incoming.session, incoming.request);
+        self.started(incoming.session.pool, incoming.request.command.counted());
         self.note_write(incoming.session, incoming.busy);
         self.set_reading(links, index, false);
         let connection = &mut links[index];

@@ -8,34 +8,23 @@ use keyway_proxy::{Owner, Redirected, Session};
 use keyway_resp::{Kind, Protocol};
 
 impl Core {
-    /// Ends the blocking command of a client of this worker. Returns whether
-    /// the client is here.
-    pub(crate) fn unblock(&mut self, unblock: Unblock) -> bool {
-        let is_it = |key: &Key<Session>| {
-            self.sessions.get(*key).is_some_and(|session| session.identity.id == unblock.id)
-        };
-        let Some(key) = self.sessions.keys().into_iter().find(is_it) else { return false };
-        let Some(session) = self.sessions.get_mut(key) else { return false };
-        if session.stateful.as_ref().is_some_and(|stateful| stateful.waits_on_store) {
-            self.unblock_on_store(unblock.id, unblock.reason);
-            return true;
-        }
-        self.end_retries_of(key, unblock.reason);
+    /// Ends the blocking command of a client that waits at servers.
+    pub(in crate::core) fn unblock_at_servers(&mut self, key: Key<Session>, reason: UnblockReason) {
+        self.end_retries_of(key, reason);
         let session = self.sessions.get_mut(key);
-        let Some(stateful) = session.and_then(|it| it.stateful.as_mut()) else { return true };
+        let Some(stateful) = session.and_then(|it| it.stateful.as_mut()) else { return };
         if stateful.unsent > 0 {
-            stateful.unsent_end = Some(unblock.reason);
+            stateful.unsent_end = Some(reason);
         }
         let waiting = stateful.blocked_on.clone();
         for index in waiting {
             let connection = &mut self.links[index];
             connection.link.set_moving(false);
-            if connection.unblock.replace(unblock.reason).is_none() {
+            if connection.unblock.replace(reason).is_none() {
                 self.plane.upstream.unblocking.push((index, connection.generation));
             }
             self.send_unblock(index);
         }
-        true
     }
 
     /// Asks the servers again to end commands that go on although they were to end. The first

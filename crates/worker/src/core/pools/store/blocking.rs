@@ -142,7 +142,7 @@ impl Plane {
         patience: Patience,
         share: Share,
     ) {
-        self.count(incoming.session, incoming.request);
+        self.started(incoming.session.pool, incoming.request.command.counted());
         let client = incoming.session.identity.id;
         let deadline = (patience > 0).then(|| self.clock.now + Duration::from_millis(patience));
         let sequence = incoming.busy.order.reserve();
@@ -256,7 +256,7 @@ impl Core {
 
     /// Ends the waiting of a client of this worker early, because another client asks for it or its
     /// pool ends.
-    pub(in crate::core::pools) fn unblock_on_store(&mut self, client: u64, reason: UnblockReason) {
+    pub(in crate::core) fn unblock_on_store(&mut self, client: u64, reason: UnblockReason) {
         let Core { sessions, plane, .. } = self;
         plane.cut_waiting(sessions, client, |waiter, out| {
             reason.write_end(out, |out| waiter.write_timeout(out));

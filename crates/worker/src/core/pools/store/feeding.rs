@@ -8,15 +8,14 @@
 //! ```
 
 use crate::core::Plane;
+use crate::core::pools::store::introduced::Departing;
 use crate::core::pools::store::state::StorePool;
 use crate::core::request::{RequestContext, Step};
 use crate::handouts::Handout;
 use crate::replication::{Failover, ReplicaWait, Replication, RoleReply};
-use indexmap::IndexMap;
-use keyway_base::Key;
 use keyway_command::{Args, Verb};
-use keyway_proxy::{Session, Share};
-use keyway_rdb::replication::{Answer, ReplicaProfile, Request};
+use keyway_proxy::Share;
+use keyway_rdb::replication::{Answer, Request};
 use keyway_resp::{parse_integer, reply};
 use keyway_store::{Waiter, Who};
 use std::sync::Arc;
@@ -26,61 +25,12 @@ const SYNTAX: &str = "ERR syntax error";
 /// Longest time of WAIT and FAILOVER, as a bound on sums of times: a year.
 const TIME_MAX: u64 = 365 * 24 * 3600 * 1000;
 
-/// Clients of a worker that are about to become replicas.
-#[derive(Default)]
-pub(crate) struct Introduced {
-    /// The facts that clients have announced, by client.
-    profiles: IndexMap<u64, Box<ReplicaProfile>, foldhash::fast::RandomState>,
-    /// Clients whose sockets are to be handed over.
-    pub(crate) departing: Vec<Departing>,
-}
-
-/// A client whose socket is to be handed over once its replies are sent.
-#[derive(Clone, Copy)]
-pub(crate) struct Departing {
-    pub(crate) session: Key<Session>,
-    pub(crate) client: u64,
-    pub(crate) request: Request,
-}
-
-impl Introduced {
-    /// Returns whether there is a client to hand over.
-    #[inline]
-    pub(crate) fn has_departing(&self) -> bool {
-        !self.departing.is_empty()
-    }
-
-    /// Returns whether a client has announced anything.
-    #[inline]
-    pub(crate) fn has(&self, client: u64) -> bool {
-        !self.profiles.is_empty() && self.profiles.contains_key(&client)
-    }
-
-    /// Takes the facts that a client has announced.
-    pub(crate) fn take(&mut self, client: u64) -> ReplicaProfile {
-        self.profiles.swap_remove(&client).map_or_else(ReplicaProfile::default, |it| *it)
-    }
-
-    /// Forgets a client that has left.
-    #[inline]
-    pub(in crate::core) fn forget(&mut self, client: u64) {
-        if !self.profiles.is_empty() {
-            self.profiles.swap_remove(&client);
-        }
-    }
-
-    /// Returns the number of clients.
-    pub(in crate::core) fn len(&self) -> usize {
-        self.profiles.len() + self.departing.len()
-    }
-}
-
 impl Plane {
     /// Notes what a client announces as a replica.
     pub(super) fn introduce(&mut self, asked: &mut RequestContext) -> Step {
         let words: Vec<&[u8]> = words_of(&asked.request.args);
         let client = asked.session.identity.id;
-        let profile = self.store.introduced.profiles.entry(client).or_default();
+        let profile = self.store.introduced.profile(client);
         match profile.replconf(&words) {
             Ok(Answer::Ok) if profile.libraries_only() => {
                 self.store.introduced.forget(client);

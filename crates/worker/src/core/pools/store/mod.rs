@@ -7,6 +7,7 @@
 //! | `blocking` | commands that wait for others |
 //! | `feeding` | clients that become replicas, and clients that wait for them |
 //! | `handed` | clients that go to another process, or come from one |
+//! | `introduced` | clients that have announced that they are replicas |
 //! | `logs` | replies that wait until writes are on disk |
 //! | `roles` | REPLICAOF and ROLE, and the way to `feeding` |
 //! | `scripts` | scripts and functions |
@@ -29,13 +30,14 @@
 //! - `tracking`: `forget_tracker`, `settlement_of_script`, `tell_changes`, `settle_upkeep`,
 //!   `sweep_trackers`
 //! - `tracking::deliver`: `deliver_invalidations`, `tell_late`
-//! - `transactions`: `unwatch_keys`
+//! - `transactions`: `serve_special`, `unwatch_keys`
 
 mod ahead;
 mod awaited;
 mod blocking;
 mod feeding;
 mod handed;
+mod introduced;
 mod logs;
 mod roles;
 mod script_commands;
@@ -48,6 +50,6 @@ mod tickets;
 mod tracking;
 pub(in crate::core) mod transactions;
 
-pub(crate) use feeding::Departing;
+pub(crate) use introduced::Departing;
 pub use script_commands::repeat_function_command;
 pub(crate) use state::State;

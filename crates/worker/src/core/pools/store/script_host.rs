@@ -4,7 +4,7 @@ use crate::Plan;
 use crate::core::pools::store::tracking::is_of_everything;
 use crate::core::pools::store::transactions::{is_executed, unserved};
 use crate::monitors::Line;
-use crate::plan::PoolWorker;
+use crate::pool_worker::PoolWorker;
 use keyway_base::Clock;
 use keyway_command::{Flags, Handling, Request, Verb};
 use keyway_proxy::local::{self, LocalContext, refuse_denied};

@@ -51,7 +51,7 @@ impl Plane {
             Ok(held) => Some(held),
             Err(refused) => {
                 let is_full = refused == Refused::OutOfMemory;
-                self.count(incoming.session, incoming.request);
+                self.started(incoming.session.pool, incoming.request.command.counted());
                 self.note_store_error(
                     incoming.session.pool,
                     incoming.request.command.counted(),
@@ -85,8 +85,8 @@ impl Plane {
         out.clear();
         let settlement = self.compose_script(pool, incoming.session, incoming.request, &mut out);
         let errors = (!self.takes_counted()).then_some(&pool.errors);
-        self.count(incoming.session, incoming.request);
-        self.note_served(incoming.session.pool, incoming.request.command.counted());
+        self.started(incoming.session.pool, incoming.request.command.counted());
+        self.executed(incoming.session.pool, incoming.request.command.counted());
         self.answer_noted(incoming.session, incoming.busy, |dest| {
             dest.extend_from_slice(&out);
             errors.filter(|_| out.first() == Some(&b'-')).inspect(|errors| errors.note(&out));

@@ -33,7 +33,7 @@ impl Plane {
             await_log(store);
         }
         if incoming.session.is_special()
-            && let Some(step) = self.serve_special(links, store, incoming)
+            && let Some(step) = self.dispatch_special_on_store(links, store, incoming)
         {
             return step;
         }
@@ -78,8 +78,8 @@ impl Plane {
         let RequestContext { key, session, busy, request } = incoming;
         let Identity { database, protocol, .. } = session.identity;
         let context = Context { database, clock: self.clock, protocol, worker: self.worker() };
-        self.count(session, request);
-        self.note_served(session.pool, command.counted());
+        self.started(session.pool, request.command.counted());
+        self.executed(session.pool, command.counted());
         let (mut error, mut len) = (None, 0);
         // A long value is inserted by its position, which is known only if nothing precedes the
         // reply. Replies to sub-requests become parts of other replies.

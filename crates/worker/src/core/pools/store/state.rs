@@ -1,6 +1,6 @@
 //! The state that a worker keeps for the clients of embedded stores.
 
-use super::feeding::Introduced;
+use super::introduced::Introduced;
 use super::logs::Logs;
 use super::tickets::Awaited;
 use crate::PoolPlan;

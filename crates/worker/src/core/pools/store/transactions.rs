@@ -36,15 +36,12 @@ impl Plane {
     /// Handles a request of a session that has a transaction, a watch or tracking. Returns `None`
     /// if the request is handled like any other.
     #[cold]
-    pub(super) fn serve_special(
+    pub(in crate::core) fn serve_special(
         &mut self,
         links: &mut Connections,
         store: &Store,
         incoming: &mut RequestContext,
     ) -> Option<Step> {
-        if let Some(step) = self.dispatch_at_writer(links, incoming) {
-            return Some(step);
-        }
         let stateful = incoming.session.stateful.as_ref();
         let is_open = stateful.is_some_and(|stateful| stateful.transaction.is_some());
         match incoming.request.command.verb {

@@ -30,7 +30,7 @@ fn a_link_that_is_lost_while_it_is_held_is_held_and_let_go_anew() {
     core.plane.upstream.connects.clear();
     core.on_connecting(core.links.key_at(0));
     core.on_connected(core.links.key_at(0), Socket(2));
-    // Whether it serves again is checked first.
+    // The first exchange checks whether the server serves again.
     core.links[0].link.advance(14);
     core.on_backend_bytes(core.links.key_at(0), b"+PONG\r\n").unwrap();
     let second = client(&mut core);

@@ -174,8 +174,8 @@ impl Plane {
         if set.is_refused() {
             // It has freed the value.
             self.answer(session, busy, |out| reply::error(out, OutOfMemory::TEXT));
-            self.request_cells(session.pool, counted).call();
-            self.note_served(session.pool, counted);
+            self.started(session.pool, counted);
+            self.executed(session.pool, counted);
             return self.note_store_error(session.pool, counted, true);
         }
         [head, set.bytes(), b"\r\n", tail].iter().for_each(|bytes| busy.keep_input(bytes));

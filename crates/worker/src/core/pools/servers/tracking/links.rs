@@ -1,5 +1,6 @@
 use super::hears;
-use crate::core::pools::servers::given::Given;
+use crate::core::pools::given::Given;
+use crate::core::pools::servers::tracking::state::Role;
 use crate::core::request::RequestContext;
 use crate::core::upstream::reply::release_all;
 use crate::core::{Connection, ConnectionKey, Connections, Core, Plane};
@@ -20,21 +21,6 @@ const PING_EVERY: Duration = Duration::from_secs(10);
 /// time leaves them longer with stale keys. Together with [`PING_EVERY`] it bounds what
 /// docs/adr/0014 promises.
 const SILENT_MAX: Duration = Duration::from_secs(10);
-
-/// The purpose of a link that a session has as long as it is tracked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::core) enum Role {
-    /// The session's requests go on it. Invalidations come on it, or on `receiver` if there is one.
-    Requests {
-        /// The link for invalidations.
-        receiver: Option<ConnectionKey>,
-    },
-    /// The session's invalidations come on it, because its requests go on a link with RESP2.
-    Receiver {
-        /// The link for the session's requests.
-        of: ConnectionKey,
-    },
-}
 
 impl Plane {
     /// Returns the session's own link to a server.
@@ -87,8 +73,8 @@ impl Plane {
         tracked.reply_index = (!is_silent).then(|| incoming.busy.order.reserve());
         Self::end_skip(incoming.session);
         incoming.session.fence();
-        self.count(incoming.session, incoming.request);
-        self.note_served(incoming.session.pool, incoming.request.command.counted());
+        self.started(incoming.session.pool, incoming.request.command.counted());
+        self.executed(incoming.session.pool, incoming.request.command.counted());
     }
 
     /// Makes the links of a session anew. Its servers have forgotten the keys that were read on the

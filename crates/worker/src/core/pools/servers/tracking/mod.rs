@@ -16,14 +16,13 @@
 //! | `tell` | the invalidations, and the replies that they follow |
 
 mod links;
-mod state;
+pub(in crate::core) mod state;
 mod tell;
 
-pub(in crate::core) use links::{Role, lose_watch_on};
+pub(in crate::core) use links::lose_watch_on;
 pub(crate) use state::State;
 
 use crate::PoolPlan;
-use crate::core::pools::PoolState;
 use crate::core::request::RequestContext;
 use crate::core::request::Step;
 use crate::core::{ConnectionKey, Connections, Plane};
@@ -56,17 +55,9 @@ impl Plane {
         if let Some(step) = self.answer_tracking(incoming) {
             return step;
         }
-        let refusing = match self.pools[usize::from(incoming.session.pool)] {
-            PoolState::Cluster(_) => Some("cluster"),
-            PoolState::Replicated(_) => Some("replicated"),
-            PoolState::Ended
-            | PoolState::Store
-            | PoolState::Routed
-            | PoolState::Sharded(_)
-            | PoolState::Memcached(_)
-            | PoolState::Sentinels(_) => None,
-        };
-        if let Some(kind) = refusing {
+        let pool = usize::from(incoming.session.pool);
+        if self.pools[pool].found().is_some() {
+            let kind = self.plan.pools[pool].kind.name();
             let text = format!(
                 "ERR client-side caching is not for pools of kind \"{kind}\" yet: use a pool of \
                  kind \"sharded\" or \"store\""

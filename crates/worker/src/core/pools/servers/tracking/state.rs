@@ -1,7 +1,7 @@
 //! The state of a worker for clients that track keys.
 
-use crate::core::ConnectionKey;
 use keyway_base::{BackendFault, Key, Time};
+use keyway_proxy::ConnectionKey;
 use keyway_proxy::Session;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -46,4 +46,19 @@ impl State {
     pub(crate) fn has_work(&self) -> bool {
         self.has_mail || !self.forgets.is_empty() || !self.losses.is_empty()
     }
+}
+
+/// The purpose of a link that a session has as long as it is tracked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::core) enum Role {
+    /// The session's requests go on it. Invalidations come on it, or on `receiver` if there is one.
+    Requests {
+        /// The link for invalidations.
+        receiver: Option<ConnectionKey>,
+    },
+    /// The session's invalidations come on it, because its requests go on a link with RESP2.
+    Receiver {
+        /// The link for the session's requests.
+        of: ConnectionKey,
+    },
 }

@@ -4,12 +4,15 @@ use keyway_command::Loaded;
 use keyway_proxy::Digest;
 use std::collections::BTreeSet;
 
+/// Number of scripts that a connection is known to have. Above this number it is asked anew.
+const GIVEN_MAX: usize = 16 << 10;
+
 /// The scripts and libraries that were loaded through a connection.
 #[derive(Default)]
 pub(in crate::core) struct Given {
-    pub(super) scripts: BTreeSet<Digest>,
+    scripts: BTreeSet<Digest>,
     /// The value of [`ScriptCache::flushes`] at that time.
-    pub(super) flushes: u64,
+    flushes: u64,
     /// The server has the libraries up to this value of [`ScriptCache::changes`].
     pub(super) libraries: u64,
 }
@@ -20,12 +23,20 @@ impl Given {
         self.scripts.is_empty() && self.libraries == 0
     }
 
-    pub(in crate::core::pools) fn has_script(&mut self, digest: &Digest, flushes: u64) -> bool {
+    pub(super) fn has_script(&mut self, digest: &Digest, flushes: u64) -> bool {
         if self.flushes != flushes {
             self.flushes = flushes;
             self.scripts.clear();
         }
         self.scripts.contains(digest)
+    }
+
+    /// Notes that a script was sent.
+    pub(super) fn add_script(&mut self, digest: Digest) {
+        if self.scripts.len() >= GIVEN_MAX {
+            self.scripts.clear();
+        }
+        self.scripts.insert(digest);
     }
 
     /// Forgets the scripts.
