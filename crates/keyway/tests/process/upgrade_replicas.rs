@@ -115,7 +115,9 @@ fn await_end(it: &Upgrading, pid: u32) {
 fn await_killed(pid: u32) {
     wait_until("it is gone", SOON, || {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        status.is_empty() || status.contains("State:\tZ")
+        // The files are open until the last of its threads has ended.
+        let threads = std::fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
+        status.is_empty() || status.contains("State:\tZ") && threads <= 1
     });
 }
 
