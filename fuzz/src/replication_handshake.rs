@@ -59,6 +59,7 @@ fn settings(choices: &mut Choices<'_>) -> ReplicaSettings {
         resume: resume.then(|| Resume { id, offset: choices.byte().into() }),
         hands_over: choices.flip(),
         knows_flags: choices.flip(),
+        node: choices.flip().then_some(id),
     }
 }
 

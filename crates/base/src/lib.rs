@@ -7,6 +7,7 @@
 
 pub mod glob;
 
+mod copies;
 mod events;
 mod fault;
 mod foreign;
@@ -18,6 +19,7 @@ mod range;
 mod slab;
 mod time;
 
+pub use copies::{CopyBounds, REPLICA_UNSENT_LEN_MAX};
 pub use events::{KeyspaceEvents, UnknownLetter};
 pub use fault::{BackendFault, Fault, LimitFault, ReplyBound, Sent};
 pub use foreign::{Foreign, quoted};

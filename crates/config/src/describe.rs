@@ -407,7 +407,7 @@ mod tests {
                 snapshot_bytes: 64 << 20,
                 log_bytes: 64 << 20,
                 feed_bytes: (256 + 16 + 64 + 2) << 20,
-                upgrade_bytes: (192 + 256 + 64 + 256) << 20,
+                upgrade_bytes: (2 * 192 + 256 + 2 * 64 + 256) << 20,
                 tracking_bytes: 2 * 5000 * 256,
                 script_bytes: 2 * (64 << 20),
                 links: 2 * (4 * 2 + 2) + 2 + 1 + 2 * (15 * 2) + 2 * (20 + 4) + 2 * 2 + 4 * (3 + 1),

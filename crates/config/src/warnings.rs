@@ -36,7 +36,21 @@ pub(crate) fn warn(
     for pool in pools.iter() {
         if let Some(("store", section)) = &pool.section {
             warn_of_large_quotas(section, report);
+            warn_of_logged_replica(section, report);
         }
+    }
+}
+
+/// Warns of a replica with a log that is prepared for replicas of its own: it feeds none.
+fn warn_of_logged_replica(pool: &Section, report: &mut Report<'_>) {
+    let has = |key| pool.given(key).is_some();
+    if let (true, true, Some(at)) = (has("replica_of"), has("log"), pool.given("replication")) {
+        let what = format!(
+            "{} has a log, and is a replica: it feeds no replicas of its own until it is a primary",
+            pool.header
+        );
+        let hint = "let its replicas follow its primary, or use a snapshot in place of the log";
+        report.warning(at, Problem::new(what, hint));
     }
 }
 

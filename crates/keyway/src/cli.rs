@@ -253,7 +253,9 @@ fn check(Check { file, quiet }: &Check) -> Result<ExitCode> {
         return crate::bus::check(file, *quiet);
     }
     match load(file) {
-        Ok(config) => {
+        Ok(mut config) => {
+            let path = file.display().to_string();
+            config.warnings.extend(crate::directories::warnings(&config, &path));
             for warning in &config.warnings {
                 eprintln!("warning: {warning}");
             }

@@ -13,6 +13,7 @@ mod bus;
 mod certificates;
 mod cli;
 mod ctl;
+mod directories;
 mod driver;
 mod facts;
 mod generate;

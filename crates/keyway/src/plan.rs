@@ -631,6 +631,7 @@ fn log_figures(status: &LogStatus) -> keyway_metrics::LogFigures {
     keyway_metrics::LogFigures {
         has_failed: u64::from(status.state == LogState::Lost),
         losses: status.losses,
+        failed_attempts: status.failed_attempts,
         written_bytes: status.written,
         bytes: status.base_len + status.segments_len,
         fsyncs: status.fsyncs,

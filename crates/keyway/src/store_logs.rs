@@ -316,11 +316,17 @@ impl Teller {
             ),
             Notice::Failed { fault, refuses: true } => tracing::error!(
                 pool,
-                "the log has failed: {fault}; writes are refused until it has begun anew"
+                "the log has failed: {fault}; writes are refused until it has begun anew, which it \
+                 tries every few seconds"
             ),
             Notice::Failed { fault, refuses: false } => tracing::error!(
                 pool,
-                "the log has failed: {fault}; writes go on without it until it has begun anew"
+                "the log has failed: {fault}; writes go on without it until it has begun anew, \
+                 which it tries every few seconds"
+            ),
+            Notice::NotBegun { fault, after } => tracing::error!(
+                pool,
+                "the log still cannot begin anew: {fault}; the next attempt comes in {after:.1?}"
             ),
             Notice::Replaced { base_len, took } => tracing::info!(
                 pool,

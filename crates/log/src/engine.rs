@@ -17,6 +17,7 @@ use crate::fault::LogFault;
 use crate::gate::Gate;
 use crate::load;
 use crate::manifest::Numbered;
+use crate::retries::{RETRY_AFTER, Retries};
 use crate::settings::{Fsync, Notice, Settings};
 use crate::syncing::Syncing;
 use crate::writer::Writer;
@@ -38,9 +39,6 @@ const REST: Duration = Duration::from_millis(5);
 const IDLE_REST: Duration = Duration::from_millis(100);
 /// Rounds with nothing to write from which on it is idle.
 const IDLE_ROUNDS: u32 = 20;
-/// When it is tried again to begin, and the longest time until then.
-const RETRY_AFTER: Duration = Duration::from_millis(250);
-const RETRY_AFTER_MAX: Duration = Duration::from_secs(30);
 /// When a compaction that failed is tried again.
 const COMPACT_AFTER: Duration = Duration::from_secs(60);
 /// How often it is looked whether the first base is whole.
@@ -80,8 +78,7 @@ pub(crate) struct Engine {
     /// The offset of the log behind all that was written.
     offset: u64,
     base_len: u64,
-    retry_at: Time,
-    retry_after: Duration,
+    retries: Retries,
     compact_at: Time,
     idle_rounds: u32,
     is_compaction_asked: bool,
@@ -111,8 +108,7 @@ impl Engine {
             syncing: Syncing::default(),
             offset: 0,
             base_len: 0,
-            retry_at: Time(0),
-            retry_after: RETRY_AFTER,
+            retries: Retries::new(),
             compact_at: Time(0),
             idle_rounds: 0,
             is_compaction_asked: false,
@@ -226,7 +222,7 @@ impl Engine {
             }
         }
         self.is_replaced = !pauses;
-        self.retry_at = Time(0);
+        self.retries.hurry();
         self.gate.set_paused(pauses);
     }
 
@@ -265,7 +261,7 @@ impl Engine {
 
     /// Begins anew when it is time.
     fn try_begin(&mut self) -> Result<(), LogFault> {
-        match self.is_paused || self.now() < self.retry_at || self.store.is_loading() {
+        match self.is_paused || !self.retries.is_due(self.now()) || self.store.is_loading() {
             true => Ok(()),
             false => self.begin(),
         }
@@ -274,8 +270,9 @@ impl Engine {
     /// Begins with a base of what the store holds now.
     fn begin(&mut self) -> Result<(), LogFault> {
         self.directory.remove_others();
+        self.retries.begin(self.now());
         let Some((reader, base)) = self.cut()? else {
-            self.retry_at = self.now() + RETRY_AFTER;
+            self.retries.put_off(self.now());
             return Ok(());
         };
         let mut following = self.write_from(reader, self.offset)?;
@@ -486,7 +483,7 @@ impl Engine {
             return Ok(());
         }
         // All units that were told until now are written and on the disk.
-        self.retry_after = RETRY_AFTER;
+        self.retries.succeed();
         self.is_compaction_asked = false;
         self.gate.open(following.told);
         let has_failed = self.gate.status_mut().state == LogState::Lost;
@@ -522,22 +519,29 @@ impl Engine {
         // Writes are refused from here on, or their workers learn of the loss behind them.
         self.store.refuse_writes(refuses);
         let following = self.following.take();
-        self.retry_at = self.now() + self.retry_after;
-        self.retry_after = (self.retry_after * 2).min(RETRY_AFTER_MAX);
+        let now = self.now();
+        let is_attempt = following.as_ref().is_some_and(|following| !following.is_listed);
+        let after = self.retries.fail(now, is_attempt);
         let is_first = {
             let mut status = self.gate.status_mut();
-            status.losses += u64::from(following.is_some());
-            status.last_compaction_failed |=
-                following.as_ref().is_some_and(|following| !following.is_listed);
+            let is_first = std::mem::replace(&mut status.state, LogState::Lost) != LogState::Lost;
+            status.losses += u64::from(is_first);
+            status.failed_attempts += u64::from(!is_first);
+            status.last_compaction_failed |= is_attempt;
             status.last_fault = fault.to_string();
-            std::mem::replace(&mut status.state, LogState::Lost) != LogState::Lost
+            is_first
         };
-        if is_first {
-            (self.settings.notify)(Notice::Failed { fault, refuses });
+        let is_to_tell = self.retries.is_to_tell(now, is_first);
+        match is_first {
+            true => (self.settings.notify)(Notice::Failed { fault, refuses }),
+            false if is_to_tell => (self.settings.notify)(Notice::NotBegun { fault, after }),
+            false => {}
         }
         self.gate.lose();
         // Only now: without a reader nothing is told, and nobody waits for it.
         drop(following);
+        // A part of a base takes room that the next attempt, and other programs, may need.
+        self.directory.remove_others();
     }
 
     fn note_status(&self) {

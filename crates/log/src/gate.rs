@@ -91,9 +91,11 @@ impl Gate {
     /// The log takes no units, and may have lost some.
     pub(crate) fn lose(&self) {
         let mut state = self.state.lock();
-        state.is_open = false;
-        // ORDER: Release pairs with the Acquire in `before_replies`.
-        self.losses.fetch_add(1, Ordering::Release);
+        // Nobody has waited for a log that takes nothing, such as one that fails to begin anew.
+        if std::mem::take(&mut state.is_open) {
+            // ORDER: Release pairs with the Acquire in `before_replies`.
+            self.losses.fetch_add(1, Ordering::Release);
+        }
         drop(state);
         self.has_done.notify_all();
     }

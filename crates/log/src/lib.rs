@@ -30,6 +30,7 @@ mod load;
 mod log;
 mod manifest;
 mod record;
+mod retries;
 mod segment;
 mod settings;
 mod syncer;

@@ -96,6 +96,13 @@ pub enum Notice {
         /// True if writes are refused until then.
         refuses: bool,
     },
+    /// The log still cannot begin anew. It tries again by itself. Told once a minute at most.
+    NotBegun {
+        /// Why.
+        fault: LogFault,
+        /// The time until the next attempt.
+        after: Duration,
+    },
     /// The log has begun anew, and has all that the store has.
     Healed,
     /// All data was replaced, and the log has what took its place.

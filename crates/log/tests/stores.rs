@@ -4,12 +4,14 @@
 mod common;
 
 use common::{BOUND, Logged, Noted, contents, now, run_in, settings};
+use keyway_base::Time;
 use keyway_log::{Fsync, LogFault, LogState};
 use keyway_testkit::{TempDir, wait_until};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 fn segments(directory: &Path) -> Vec<PathBuf> {
     let mut all: Vec<(u64, PathBuf)> = fs::read_dir(directory)
@@ -253,6 +255,41 @@ fn a_log_that_cannot_be_written_refuses_writes_and_begins_anew_when_the_disk_is_
     logged.run("SET after 1");
     let held = logged.end();
     assert!(held.len() > 2);
+    let logged = Logged::open(settings).unwrap();
+    assert_eq!(contents(&logged.store), held);
+}
+
+/// Ten times as fast as the clock of the system.
+fn fast() -> Time {
+    static BEGAN: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
+    #[allow(clippy::disallowed_methods, reason = "the clock of a log is an argument")]
+    let began = BEGAN.get_or_init(std::time::Instant::now);
+    Time(10 * began.elapsed().as_nanos() as u64)
+}
+
+#[test]
+fn a_log_that_was_lost_for_long_begins_within_seconds_once_the_disk_is_well() {
+    let folder = TempDir::new();
+    let (directory, away) = (folder.path().join("log"), folder.path().join("away"));
+    fs::create_dir(&directory).unwrap();
+    let mut settings = settings(&directory, Fsync::EverySecond);
+    (settings.segment_len, settings.monotonic) = (1 << 10, fast);
+    let logged = Logged::open(settings.clone()).unwrap();
+    fs::rename(&directory, &away).unwrap();
+    logged.run(&format!("SET long {}", "v".repeat(2 << 10)));
+    wait_until("a minute", BOUND, || logged.noticed("NotBegun"));
+    let attempts = || logged.log.status().failed_attempts;
+    let before = attempts();
+    assert!((10..40).contains(&before), "{before} attempts in a minute");
+    wait_until("one more attempt", BOUND, || attempts() > before);
+    fs::rename(&away, &directory).unwrap();
+    let since = fast();
+    wait_until("healed", BOUND, || logged.noticed("Healed"));
+    let took = fast().since(since);
+    assert!(took < Duration::from_secs(12), "it took {took:?}");
+    let status = logged.log.status();
+    assert_eq!((status.losses, status.state), (1, LogState::Open));
+    let held = logged.end();
     let logged = Logged::open(settings).unwrap();
     assert_eq!(contents(&logged.store), held);
 }

@@ -361,7 +361,10 @@ catalogue! {
         leaves_out "Leaves out compactions that failed, after which the log goes on: keyway_store_log_compaction_failures_total."
     LOG_LOSSES: Counter "keyway_store_log_losses_total" in "losses" by [Pool]
         measures "How often the log of the embedded store could not take writes. The process log says why."
-        leaves_out "Leaves out attempts to begin anew that failed."
+        leaves_out "Leaves out attempts to begin anew that failed: keyway_store_log_failed_attempts_total."
+    LOG_FAILED_ATTEMPTS: Counter "keyway_store_log_failed_attempts_total" in "attempts" by [Pool]
+        measures "Attempts of a log that has failed to begin anew which failed as well. They come every 4 seconds, or as far apart as one takes."
+        leaves_out "Leaves out the failure before: keyway_store_log_losses_total."
     LOG_WRITTEN: Counter "keyway_store_log_written_bytes_total" in "bytes" by [Pool]
         measures "Bytes of writes that the log of the embedded store has written."
         leaves_out "Leaves out compactions, and the 32 bytes in front of what is written at once."

@@ -97,6 +97,7 @@ const OF_SNAPSHOTS: &[Reader<SnapshotFigures>] = &[
 const OF_LOGS: &[Reader<LogFigures>] = &[
     (&c::LOG_FAILED, |it| it.has_failed),
     (&c::LOG_LOSSES, |it| it.losses),
+    (&c::LOG_FAILED_ATTEMPTS, |it| it.failed_attempts),
     (&c::LOG_WRITTEN, |it| it.written_bytes),
     (&c::LOG_BYTES, |it| it.bytes),
     (&c::LOG_FSYNCS, |it| it.fsyncs),

@@ -102,6 +102,7 @@ fn registry() -> Arc<Registry> {
         log: Some(LogFigures {
             has_failed: 1,
             losses: 2,
+            failed_attempts: 6,
             written_bytes: 98_765,
             bytes: 54_321,
             fsyncs: 77,

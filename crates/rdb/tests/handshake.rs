@@ -68,7 +68,8 @@ fn a_replica_tells_of_itself_and_asks_for_a_snapshot() {
         version: text("9.0.0"),
         resume: None,
         hands_over: false,
-        knows_flags: false,
+        knows_flags: true,
+        node: Some(id(3)),
     };
     let mark = "0123456789abcdef0123456789abcdef01234567";
     // An old server does not know addresses and versions.
@@ -83,7 +84,7 @@ fn a_replica_tells_of_itself_and_asks_for_a_snapshot() {
         "REPLCONF listening-port 6380",
         "REPLCONF ip-address 10.0.0.9",
         "REPLCONF version 9.0.0",
-        CAPABLE,
+        &format!("{CAPABLE} capa keyway-flags capa keyway-node-{}", id(3)),
         "PSYNC ? -1",
     ]
     .iter()

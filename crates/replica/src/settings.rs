@@ -3,7 +3,7 @@
 use crate::target::Position;
 use keyway_base::Limits;
 use keyway_rdb::ReadLimits;
-use keyway_rdb::replication::{ReplicaSettings, Resume};
+use keyway_rdb::replication::{ReplicaSettings, ReplicationId, Resume};
 use keyway_resp::ParseLimits;
 use keyway_tls::ClientTls;
 use keyway_topology::Endpoint;
@@ -36,6 +36,8 @@ pub struct FollowerSettings {
     /// True if the target knows the command KEYWAY.FLAGS of a Keyway primary. Others get empty
     /// lines in its place.
     pub knows_flags: bool,
+    /// The id of this server, if a Keyway primary is to refuse a follower of its own.
+    pub node: Option<ReplicationId>,
     /// True if the server is a replica of this one, which is to take over and feed it. Once it
     /// does, later links ask as usual.
     pub hands_over: bool,
@@ -94,6 +96,7 @@ impl FollowerSettings {
             valkey_version: Some("9.0.0".to_owned()),
             resume: None,
             knows_flags: false,
+            node: None,
             hands_over: false,
             connect_timeout: Duration::from_secs(5),
             timeout: Duration::from_secs(60),
@@ -120,6 +123,7 @@ impl FollowerSettings {
             version: self.valkey_version.clone(),
             resume: position.map(|Position { id, offset, .. }| Resume { id, offset }),
             knows_flags: self.knows_flags,
+            node: self.node,
             hands_over,
         }
     }

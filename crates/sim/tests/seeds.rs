@@ -471,7 +471,7 @@ fn seeds_of_slow_and_waiting_clients_that_broke_a_law_once_do_so_no_more() {
 }
 
 /// Number of seeds of stores that replicate to each other.
-const REPLICA_SEEDS: u64 = 30;
+const REPLICA_SEEDS: u64 = 16;
 
 /// Stores form chains and stars over links that delay, split, cut and hold bytes, while clients
 /// write and roles change. In every store the data is that of its place in the history: nothing is

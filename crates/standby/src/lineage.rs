@@ -64,8 +64,17 @@ struct State {
     feed: Option<Arc<Feed>>,
 }
 
+/// Redis's reply to a replica of a replica that has no link.
+const NO_LINK: &str = "NOMASTERLINK Can't SYNC while not connected with my master";
+/// The reply to a replica of a replica with a log.
+const HAS_LOG: &str = "NOMASTERLINK a replica with a log feeds no replicas: follow its primary";
+/// The reply to a follower of the server's own.
+const OF_ITSELF: &str = "ERR a server cannot be the replica of itself: this address is its own";
+
 /// The history of one store's data.
 pub(crate) struct Lineage {
+    /// Tells this server from others, as long as it runs.
+    node: ReplicationId,
     store: Arc<Store>,
     scripts: Arc<Registry>,
     audience: Arc<dyn Audience>,
@@ -90,6 +99,7 @@ impl Lineage {
     ) -> Self {
         let names = feed::Lineage { id: random_id(clock), second: None };
         Self {
+            node: names.id,
             store: Arc::clone(store),
             scripts: Arc::clone(scripts),
             audience: Arc::clone(audience),
@@ -103,9 +113,13 @@ impl Lineage {
 
     /// Takes a replica in. The error is the text of a reply.
     pub(crate) fn attach(&self, candidate: Candidate, said: Vec<u8>) -> Result<(), String> {
+        if candidate.profile.node() == Some(self.node) {
+            return Err(OF_ITSELF.to_owned());
+        }
         let _order = self.order.lock();
         if self.store.is_replica() && !self.store.is_relaying() && !self.store.is_loading() {
-            return Err("NOMASTERLINK Can't SYNC while not connected with my master".to_owned());
+            let text = if self.relays() { NO_LINK } else { HAS_LOG };
+            return Err(text.to_owned());
         }
         let feed =
             self.started().map_err(|error| format!("ERR no thread for replicas: {error}"))?;
@@ -304,6 +318,11 @@ impl Lineage {
         if let Some(feed) = self.feed() {
             feed.ask_for_offsets();
         }
+    }
+
+    /// The id that tells this server from others.
+    pub(crate) fn node(&self) -> ReplicationId {
+        self.node
     }
 
     pub(crate) fn id(&self) -> ReplicationId {

@@ -9,6 +9,7 @@ use keyway_replica::feed::{
 use keyway_resp::ParseLimits;
 use keyway_store::{EffectLimits, EffectReader, Keeping, Progress, Saving, Store};
 use parking_lot::Mutex;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,8 +18,8 @@ const OWN: &[u8] = b"KEYWAY.";
 /// The one of them that is for replicas, if they are Keyways. Others are for the log of this store.
 const FLAGS: &[u8] = b"KEYWAY.FLAGS";
 
-/// Bytes of the stream that are given at once of those that were fetched before.
-const SPOOLED_AT_ONCE: usize = 64 << 10;
+/// Bytes from which on a part of the stream that was fetched before takes no more.
+const PART_LEN: usize = 64 << 10;
 
 /// Is told the address of a replica, and why it is fed no longer.
 pub type Parted = Box<dyn Fn(&str, &Parting) + Send + Sync>;
@@ -60,7 +61,7 @@ pub struct Twin {
 impl Twin {
     fn note(&self, len: usize, spool: &Spool) {
         self.progress.fetch_add(len as u64, Ordering::Relaxed);
-        self.spooled.store(spool.bytes.capacity() as u64, Ordering::Relaxed);
+        self.spooled.store(spool.len as u64, Ordering::Relaxed);
         if let Ok(offset) = spool.reader.offset() {
             self.fetched.store(offset, Ordering::Relaxed);
         }
@@ -70,39 +71,48 @@ impl Twin {
 /// The stream behind a snapshot: what was fetched while that is sent, and the rest.
 struct Spool {
     reader: EffectReader,
-    bytes: Vec<u8>,
-    /// The bytes before are read.
-    read: usize,
+    /// What was fetched, in parts as the reader gave them.
+    parts: VecDeque<Vec<u8>>,
+    /// Their bytes.
+    len: usize,
 }
 
 impl Spool {
     fn of(reader: EffectReader) -> Arc<Mutex<Self>> {
-        Arc::new(Mutex::new(Self { reader, bytes: Vec::new(), read: 0 }))
+        Arc::new(Mutex::new(Self { reader, parts: VecDeque::new(), len: 0 }))
     }
 
-    /// Fetches what there is, as far as there is room.
+    /// Fetches what there is, as far as there is room. The last part may be beyond that, by one
+    /// request.
     fn fill(&mut self, len_max: usize) {
-        while self.bytes.len() < len_max
-            && self.reader.read(&mut self.bytes).is_ok_and(|len| len > 0)
-        {}
+        while self.len < len_max {
+            let is_open = self.parts.back().is_some_and(|part| part.len() < PART_LEN);
+            let open = if is_open { self.parts.pop_back() } else { None };
+            let mut part = open.unwrap_or_default();
+            let read = self.reader.read(&mut part).unwrap_or(0);
+            if !part.is_empty() {
+                self.parts.push_back(part);
+            }
+            if read == 0 {
+                return;
+            }
+            self.len += read;
+        }
     }
 
-    /// Appends the next bytes to `out`, some tens of kilobytes of what was fetched before.
+    /// Appends the next part to `out`.
     fn read(&mut self, out: &mut Vec<u8>) -> Result<usize, StreamLost> {
-        let kept = self.bytes.get(self.read..).unwrap_or_default();
-        if kept.is_empty() {
-            (self.bytes, self.read) = (Vec::new(), 0);
+        let Some(part) = self.parts.pop_front() else {
             return self.reader.read(out).map_err(|_| StreamLost);
-        }
-        let len = kept.len().min(SPOOLED_AT_ONCE);
-        out.extend_from_slice(kept.get(..len).unwrap_or_default());
-        self.read += len;
-        Ok(len)
+        };
+        self.len -= part.len();
+        out.extend_from_slice(&part);
+        Ok(part.len())
     }
 
     fn position(&self) -> Result<u64, StreamLost> {
         let fetched = self.reader.offset().map_err(|_| StreamLost)?;
-        Ok(fetched - (self.bytes.len() - self.read) as u64)
+        Ok(fetched - self.len as u64)
     }
 }
 
@@ -124,6 +134,11 @@ impl StoreSource {
     #[must_use]
     pub fn settling(self, settle: Box<dyn Fn() + Send + Sync>) -> Self {
         Self { settle: Some(settle), ..self }
+    }
+
+    /// The next process loses nothing: writers wait for it. Replicas may be late.
+    fn keeping(&self) -> Keeping {
+        if self.parts.twin.is_some() { Keeping::All } else { Keeping::Newest }
     }
 
     fn stream(&self, spool: Arc<Mutex<Spool>>) -> Box<dyn Stream> {
@@ -149,7 +164,7 @@ impl Source for StoreSource {
             store.expect_followers(*limits);
             settle();
         }
-        let begun = store.follow_with_snapshot(*limits, Keeping::Newest, clock(), *snapshot_buffer);
+        let begun = store.follow_with_snapshot(*limits, self.keeping(), clock(), *snapshot_buffer);
         let Some((reader, saving)) = begun else {
             store.expect_no_followers();
             return Err(SourceError::Busy);
@@ -162,7 +177,7 @@ impl Source for StoreSource {
     }
 
     fn resume(&self, offset: u64) -> Option<Box<dyn Stream>> {
-        let reader = self.parts.store.follow_from(offset, Keeping::Newest)?;
+        let reader = self.parts.store.follow_from(offset, self.keeping())?;
         Some(self.stream_of(reader))
     }
 

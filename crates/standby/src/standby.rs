@@ -158,7 +158,8 @@ impl Standby {
             }
         }
         let resume = settings.resume.or(resume);
-        self.start(primary, FollowerSettings { resume, knows_flags: true, ..settings })
+        let node = Some(self.place.lineage.node());
+        self.start(primary, FollowerSettings { resume, knows_flags: true, node, ..settings })
     }
 
     fn start(&self, primary: Primary, settings: FollowerSettings) -> std::io::Result<()> {
@@ -205,6 +206,7 @@ impl Standby {
         let settings = FollowerSettings {
             resume: lineage.demoted(),
             knows_flags: true,
+            node: Some(lineage.node()),
             hands_over: true,
             ..settings
         };

@@ -233,12 +233,17 @@ impl StoreTarget {
         }
     }
 
-    /// Waits while the log has no room for more.
-    fn await_log(&self) {
-        let Place { store, counts, .. } = &self.place;
+    /// Waits while the log, or the copy for the next process, has no room for more.
+    fn await_room(&self) {
+        let Place { store, counts, system, .. } = &self.place;
         let is_full = || store.effects_are_full() && !counts.is_ending.load(Ordering::Relaxed);
-        if let Some(log) = store.log().filter(|_| is_full()) {
-            log.await_room(&is_full);
+        match store.log() {
+            Some(log) if is_full() => log.await_room(&is_full),
+            _ => {
+                while is_full() {
+                    system.sleep(REST);
+                }
+            }
         }
     }
 
@@ -379,7 +384,7 @@ impl Target for StoreTarget {
         self.place.lineage.look(unit.behind());
         if has_commands {
             self.tell();
-            self.await_log();
+            self.await_room();
         } else {
             self.pass(unit);
         }

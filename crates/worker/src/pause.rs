@@ -32,7 +32,7 @@ const END: u64 = HELD - 1;
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Time after which it is looked whether the hold is over. Longer lets clients wait for longer.
-const HELD_LOOK: Duration = Duration::from_millis(2);
+pub(crate) const HELD_LOOK: Duration = Duration::from_millis(2);
 
 impl Pause {
     /// Begins a pause that ends at `until`. With two at once, the later end and the stronger mode

@@ -155,6 +155,8 @@ pub struct ReplicaFigures {
     pub last_io_seconds: Option<u64>,
     /// Seconds since the link went down; `None` while it is up.
     pub down_seconds: Option<u64>,
+    /// Why the latest link ended, or did not come about; `None` while the link is up.
+    pub down_reason: Option<String>,
     /// The id of the history that the data is of.
     pub id: Option<String>,
     /// The offset of what was executed.

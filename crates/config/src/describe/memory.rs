@@ -3,6 +3,7 @@
 use crate::access::SECURED_LEN_MAX;
 use crate::model::{Config, PoolConfig, PoolKindConfig, StoreConfig, Workers};
 use crate::value::format_size;
+use keyway_base::{CopyBounds, REPLICA_UNSENT_LEN_MAX};
 use keyway_topology::DEPTH_MAX;
 use std::fmt::Write;
 
@@ -47,12 +48,6 @@ pub struct MemoryBound {
     /// Messages that one subscriber has not read; `None`: no bound.
     pub subscriber_bytes: Option<u64>,
 }
-
-/// Bytes on their way to a replica, before no more are fetched for it.
-const OUTLET_LEN_MAX: u64 = 256 << 10;
-
-/// Writes that an upgrade keeps beside a store while the snapshot is on its way, in bytes.
-const SPOOL_LEN_MAX: u64 = 256 << 20;
 
 /// RESP2 and RESP3: clients of each protocol have links of their own.
 const PROTOCOLS: usize = 2;
@@ -147,14 +142,14 @@ impl Config {
 fn feed_bytes_of(store: &StoreConfig) -> u64 {
     let feed = &store.replica.feed;
     let changing = feed.buffer.min(store.memory_max.unwrap_or(u64::MAX) / 4);
-    changing.saturating_add(u64::from(feed.replicas_max) * OUTLET_LEN_MAX)
+    changing.saturating_add(u64::from(feed.replicas_max) * REPLICA_UNSENT_LEN_MAX as u64)
 }
 
 /// Returns the memory above the data of a store while an upgrade copies it: writes beside the store,
 /// and items that change before the snapshot has them.
 fn upgrade_bytes_of(store: &StoreConfig) -> u64 {
-    let changing = store.memory_max.map_or(SPOOL_LEN_MAX, |max| max / 8);
-    SPOOL_LEN_MAX + changing.clamp(16 << 20, SPOOL_LEN_MAX)
+    let CopyBounds { spool, items, .. } = CopyBounds::of(store.memory_max);
+    spool + items
 }
 
 /// Returns the number of connections of a worker to the servers of a pool.

@@ -62,6 +62,9 @@ fn of_replica(replica: &ReplicaFigures, feed: &FeedFigures, fields: &mut Fields)
     if let Some(down) = replica.down_seconds {
         fields.put("master_link_down_since_seconds", down);
     }
+    if let Some(reason) = &replica.down_reason {
+        fields.put("master_link_down_reason", reason);
+    }
     fields
         .put("slave_priority", feed.priority)
         .put("slave_read_only", 1)

@@ -55,6 +55,7 @@ impl Role {
         if self.standby.store().is_replica() {
             return refuse("FAILOVER is not valid when server is a replica.");
         }
+        self.allows("FAILOVER")?;
         let replicas = self.standby.feed_status().replicas;
         if replicas.is_empty() {
             return refuse("FAILOVER requires connected replicas.");

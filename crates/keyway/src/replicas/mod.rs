@@ -11,6 +11,7 @@
 mod crowd;
 mod failover;
 mod link_log;
+mod refusals;
 mod role;
 mod waits;
 
@@ -21,6 +22,7 @@ use keyway_replica::feed::FeedSettings;
 use keyway_standby::{FeedConfig, Parts, Standby};
 use keyway_store::{EffectLimits, Store};
 use keyway_worker::{Failover, Plan, PoolKind, ReplicaLink, ReplicaWait, RoleReply, Wish};
+pub use role::Copied;
 use role::{Role, RoleHandle, Taken};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -207,6 +209,12 @@ impl Replicas {
     /// The bytes that an upgrade keeps beside a store, for whoever counts them.
     pub fn spooled(&self, pool: &str) -> Arc<AtomicU64> {
         self.role(pool).map(|role| role.spooled()).unwrap_or_default()
+    }
+
+    /// Notes that an upgrade copies a store, until what is returned is dropped. Its data is not
+    /// replaced meanwhile.
+    pub fn copied(&self, pool: &str) -> Option<Copied> {
+        self.role(pool).map(|role| role.copied())
     }
 
     /// Returns the pool whose store is being handed over to a replica, by FAILOVER.

@@ -3,6 +3,7 @@
 use super::Ask;
 use super::failover::Progress;
 use super::link_log::LinkLog;
+use super::refusals::Refusals;
 use super::waits::Waits;
 use keyway_config::ReplicaConfig;
 use keyway_net::{FinalStore, Followed};
@@ -49,9 +50,12 @@ pub(super) struct Role {
     before: Mutex<Option<(usize, Instant)>>,
     /// Bytes of writes that an upgrade keeps beside the store.
     spooled: Arc<AtomicU64>,
+    /// True while an upgrade copies the store to the next process.
+    is_copied: Arc<AtomicBool>,
     /// Replicas that were taken in, and those that were cut off for being slow.
     attached: AtomicU64,
     cut_off: Arc<AtomicU64>,
+    refusals: Refusals,
 }
 
 impl Role {
@@ -72,7 +76,9 @@ impl Role {
             is_alone: AtomicBool::new(false),
             before: Mutex::default(),
             spooled: Arc::default(),
+            is_copied: Arc::default(),
             attached: AtomicU64::new(0),
+            refusals: Refusals::default(),
             cut_off,
             name: name.to_owned(),
             standby,
@@ -126,11 +132,23 @@ impl Role {
                 }
                 let endpoint = Endpoint::tcp(host, *port)
                     .map_err(|error| format!("ERR Invalid master host: {error}"))?;
+                self.allows("REPLICAOF")?;
                 self.follow(primary, endpoint).map_err(|error| {
                     format!("ERR the replica cannot follow its primary: {error}")
                 })?;
                 Ok("OK")
             }
+        }
+    }
+
+    /// Refuses a command that replaces the data while an upgrade copies it: the copy would be of no
+    /// use, and the upgrade fail.
+    pub(super) fn allows(&self, command: &str) -> Result<(), String> {
+        match self.is_copied.load(Ordering::Relaxed) {
+            true => Err(format!(
+                "ERR {command} not allowed while an upgrade copies the data. Try again in a moment."
+            )),
+            false => Ok(()),
         }
     }
 
@@ -210,13 +228,19 @@ impl Role {
         let ReplicaLink { socket, peer, profile, request, said } = link;
         let kept = socket.try_clone();
         let taken = self.taken_over(&request).and_then(|()| {
-            tracing::info!(pool = self.name, replica = peer, "a replica asks for the stream");
             self.standby.attach(Candidate { socket, peer: peer.clone(), profile, request }, said)
         });
         match taken {
-            Ok(()) => drop(self.attached.fetch_add(1, Ordering::Relaxed)),
+            Ok(()) => {
+                tracing::info!(pool = self.name, replica = peer, "a replica asks for the stream");
+                self.refusals.clear();
+                self.attached.fetch_add(1, Ordering::Relaxed);
+            }
             Err(text) => {
-                tracing::warn!(pool = self.name, replica = peer, "a replica is refused: {text}");
+                if self.refusals.note(&peer, &text) {
+                    let pool = &*self.name;
+                    tracing::warn!(pool, replica = peer, "a replica is refused: {text}");
+                }
                 if let Ok(socket) = kept {
                     // One that takes nothing is closed without the text.
                     let mut socket = std::net::TcpStream::from(socket);
@@ -311,7 +335,8 @@ impl Role {
 
     /// Looks at the link. A store whose file is loaded by now begins to follow.
     pub(super) fn look(&self) {
-        if *self.is_waiting.lock() && !self.standby.store().is_loading() {
+        let is_copied = self.is_copied.load(Ordering::Relaxed);
+        if *self.is_waiting.lock() && !self.standby.store().is_loading() && !is_copied {
             let primary = self.settings.lock().primary.clone();
             primary.into_iter().for_each(|endpoint| self.follow_configured(endpoint));
         }
@@ -448,6 +473,12 @@ impl Role {
         Arc::clone(&self.spooled)
     }
 
+    /// Notes that an upgrade copies the store, until what is returned is dropped.
+    pub(super) fn copied(&self) -> Copied {
+        self.is_copied.store(true, Ordering::Relaxed);
+        Copied(Arc::clone(&self.is_copied))
+    }
+
     pub(super) fn store(&self) -> &Arc<Store> {
         self.standby.store()
     }
@@ -503,7 +534,9 @@ impl Role {
             State::Transfer { received, len } => (received, len),
             _ => (0, None),
         };
+        let fault = link.reason.as_ref().filter(|_| link.state != State::Online);
         Some(ReplicaFigures {
+            down_reason: fault.map(ToString::to_string),
             host: primary.host,
             port: primary.port,
             state: match link.state {
@@ -535,6 +568,15 @@ fn fed(replica: &ReplicaStatus) -> FedReplica {
         state: replica.stage.word(),
         offset: replica.acknowledged,
         lag_seconds: replica.lag.as_secs(),
+    }
+}
+
+/// A store is being copied to the next process while this is there.
+pub struct Copied(Arc<AtomicBool>);
+
+impl Drop for Copied {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
     }
 }
 

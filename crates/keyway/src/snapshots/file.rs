@@ -1,5 +1,6 @@
 //! Files of snapshots: how they are opened, and how one takes the place of another.
 
+use crate::directories::directory_of;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -43,13 +44,6 @@ pub(super) fn open(path: &Path) -> Result<Option<(File, u64)>, String> {
         return Err(format!("{} is no file; name another, or remove it", path.display()));
     }
     Ok(Some((file, metadata.len())))
-}
-
-fn directory_of(path: &Path) -> &Path {
-    match path.parent() {
-        Some(directory) if !directory.as_os_str().is_empty() => directory,
-        _ => Path::new("."),
-    }
 }
 
 /// The name of a file that a process writes beside another one.

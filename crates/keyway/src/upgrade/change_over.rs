@@ -94,8 +94,8 @@ fn settle(
     let reader = store.follow_on(Keeping::Newest).filter(|_| !store.is_loading());
     let Some(reader) = reader else {
         return Err(vec![format!(
-            "pool {pool}: more was written than waits for the next process: try again when less is \
-             written"
+            "pool {pool}: the copy has lost its place, as all data was replaced or a script wrote \
+             while it began: try again"
         )]);
     };
     Ok(FinalStore {

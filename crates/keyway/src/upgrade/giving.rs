@@ -10,10 +10,12 @@ use super::Reasons;
 use super::change_over::Holding;
 use super::pacer::{Pace, Pacer};
 use crate::reload::{Live, Wake};
+use crate::replicas::Copied;
 use crate::serve::wall_clock;
+use keyway_base::CopyBounds;
 use keyway_net::{HandedStore, Handover, Message, Parcels};
 use keyway_rdb::replication::ReplicationId;
-use keyway_replica::feed::{Candidate, Feed, FeedSettings, Stage};
+use keyway_replica::feed::{Candidate, Feed, FeedSettings, Parting, Stage};
 use keyway_script::Registry;
 use keyway_standby::{SourceParts, StoreSource, Twin};
 use keyway_store::{EffectLimits, Keeping, Store};
@@ -29,21 +31,18 @@ use std::sync::mpsc::{Sender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Bytes of writes that wait for the next process at most, and of items that change before the
-/// snapshot has them. With less, an upgrade under more writes fails.
-const ROOM_MAX: usize = 256 << 20;
-/// The least of it, and its part of the memory of a store.
-const ROOM_MIN: usize = 16 << 20;
-const ROOM_PART: u64 = 8;
-
-/// Bytes of writes that are kept beside each store while its snapshot is on its way.
-const SPOOL_MAX: usize = 256 << 20;
+/// Rooms that the buffers of effects take before replicas that are late lose their places. Workers
+/// wait at half of it.
+const ROOMS: usize = 2;
 
 /// Bytes of writes that the next process may lack when the stores are held. More holds requests for
 /// longer.
 const NEAR_LEN: u64 = 256 << 10;
-/// Longest wait for that, and time between two looks.
-const NEAR_PATIENCE: Duration = Duration::from_secs(10);
+/// Longest wait for that while requests are served, and while they are held because it has not come.
+/// After the second the stores are held in any case.
+const NEAR_PATIENCE: Duration = Duration::from_millis(500);
+const NEAR_HELD_PATIENCE: Duration = Duration::from_secs(2);
+/// Time between two looks.
 const NEAR_LOOK: Duration = Duration::from_millis(5);
 
 /// How long the copy waits for requests under way before it begins. After that, a write that goes on
@@ -74,6 +73,7 @@ struct Given {
     scripts: Arc<Registry>,
     plan: Arc<Plan>,
     spooled: Arc<AtomicU64>,
+    copied: Option<Copied>,
 }
 
 impl Giving {
@@ -86,7 +86,8 @@ impl Giving {
             let log = live.logs.directory(&pool);
             let handed = HandedStore { pool, log, primary };
             let spooled = live.replicas.spooled(&handed.pool);
-            Some(Given { handed, store, scripts, plan: Arc::clone(plan), spooled })
+            let copied = live.replicas.copied(&handed.pool);
+            Some(Given { handed, store, scripts, plan: Arc::clone(plan), spooled, copied })
         });
         Self { seed: live.seed, stores: stores.collect() }
     }
@@ -123,6 +124,7 @@ impl Giving {
 
 /// A store that is fed to the next process.
 struct Fed {
+    pool: String,
     store: Arc<Store>,
     /// Bytes of writes that may wait.
     room: usize,
@@ -133,17 +135,16 @@ struct Fed {
     spooled: Arc<AtomicU64>,
     feed: Arc<Feed>,
     introduction: Option<JoinHandle<()>>,
+    /// The store's data is not replaced meanwhile.
+    _copied: Option<Copied>,
 }
 
 impl Fed {
     fn begin(given: Given, talk: &Handover, timeout: Duration) -> io::Result<Self> {
-        let Given { handed, store, scripts, plan, spooled } = given;
-        let room = store.config().memory_max / ROOM_PART;
-        let room = match store.config().memory_max {
-            0 => ROOM_MAX,
-            _ => usize::try_from(room).unwrap_or(ROOM_MAX).clamp(ROOM_MIN, ROOM_MAX),
-        };
-        let pool = handed.pool.clone();
+        let Given { handed, store, scripts, plan, spooled, copied } = given;
+        let bounds = CopyBounds::of(Some(store.config().memory_max));
+        let room = bounds.room as usize;
+        let (pool, name) = (handed.pool.clone(), handed.pool.clone());
         let (progress, fetched): (Arc<AtomicU64>, Arc<AtomicU64>) = Default::default();
         let source = StoreSource::new(SourceParts {
             store: Arc::clone(&store),
@@ -151,17 +152,20 @@ impl Fed {
                 scripts.libraries().iter().map(|library| Arc::clone(&library.code)).collect()
             }),
             clock: wall_clock,
-            limits: EffectLimits { room, history: 0 },
+            limits: EffectLimits { room: ROOMS * room, history: 0 },
             twin: Some(Twin {
-                spool_max: SPOOL_MAX,
+                spool_max: bounds.spool as usize,
                 progress: Arc::clone(&progress),
                 fetched: Arc::clone(&fetched),
                 spooled: Arc::clone(&spooled),
             }),
-            snapshot_buffer: room as u64,
+            snapshot_buffer: bounds.items,
             acknowledged: Box::new(|| ()),
-            parted: Box::new(move |_, parting| {
-                tracing::debug!(pool, "upgrade: the store is fed no longer: {parting}");
+            parted: Box::new(move |_, parting| match parting {
+                Parting::Closed | Parting::Stopped => {
+                    tracing::debug!(pool, "upgrade: the store is fed no longer: {parting}");
+                }
+                _ => tracing::warn!(pool, "upgrade: the store is fed no longer: {parting}"),
             }),
         });
         let source = source.settling(Box::new(move || {
@@ -186,7 +190,17 @@ impl Fed {
         };
         let thread = std::thread::Builder::new().name("keyway-feed-front".into());
         let introduction = Some(thread.spawn(introduce)?);
-        Ok(Self { store, room, progress, fetched, spooled, feed, introduction })
+        Ok(Self {
+            pool: name,
+            store,
+            room,
+            progress,
+            fetched,
+            spooled,
+            feed,
+            introduction,
+            _copied: copied,
+        })
     }
 
     fn pace(&self, plan: &Plan) -> Pace {
@@ -196,7 +210,8 @@ impl Fed {
             plan.pools[*at].kind.store().is_some_and(|store| Arc::ptr_eq(store, &self.store))
         };
         let pool = (0..plan.pools.len()).find(is_its).unwrap_or_default();
-        Pace { store, pool, room: self.room, progress, fetched }
+        let (name, feed) = (self.pool.clone(), Arc::clone(&self.feed));
+        Pace { name, store, pool, room: self.room, progress, fetched, feed }
     }
 
     /// Returns whether the next process lacks little of what was written until now. Asks it how far
@@ -252,6 +267,12 @@ impl Feeding {
         let failed = |error: io::Error| vec![format!("the stores cannot be handed over: {error}")];
         self.await_near();
         self.pacer = None;
+        if let Some(fed) = self.feeds.iter().find(|fed| fed.feed.replicas().is_empty()) {
+            return Err(vec![format!(
+                "pool {}: the next process gets no writes any more; this process has logged why",
+                fed.pool
+            )]);
+        }
         let (tell, told) = sync_channel(1);
         let ending = || vec!["Keyway is stopping".to_owned()];
         wake.send(Wake::Hold(Holding { tell })).map_err(|_| ending())?;
@@ -263,12 +284,19 @@ impl Feeding {
         Ok(())
     }
 
-    /// Waits until little is left to be sent while requests are held, or for a while: under more
-    /// writes than the next process can execute, the hold lets it catch up.
+    /// Waits until little is left to be sent. Requests are served at first, and then held: under more
+    /// writes than the next process can execute it would never be near, nor under long ones.
     #[allow(clippy::disallowed_methods, reason = "the binary is where clocks are read")]
     fn await_near(&self) {
-        let until = Instant::now() + NEAR_PATIENCE;
-        while !self.feeds.iter().all(Fed::is_near) && Instant::now() < until {
+        let began = Instant::now();
+        while !self.feeds.iter().all(Fed::is_near) {
+            let waited = began.elapsed();
+            if waited > NEAR_PATIENCE + NEAR_HELD_PATIENCE {
+                return;
+            }
+            if waited > NEAR_PATIENCE {
+                self.pacer.iter().for_each(Pacer::hold);
+            }
             std::thread::park_timeout(NEAR_LOOK);
         }
     }

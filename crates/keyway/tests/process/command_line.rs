@@ -180,6 +180,34 @@ fn a_quiet_check_prints_warnings_and_nothing_else() {
 }
 
 #[test]
+fn a_check_warns_of_directories_that_serve_would_not_start_without() {
+    let folder = TempDir::new();
+    let (log, file) = (folder.path().join("log"), folder.path().join("saved/a.rdb"));
+    let text = format!(
+        "[[listener]]\nbind = \"tcp://127.0.0.1:0\"\npool = \"main\"\n[pool.main]\nkind = \"store\"\n\
+         memory_max = \"64MiB\"\nlog = {{ dir = {log:?} }}\nsnapshot = {{ file = {file:?} }}\n"
+    );
+    let config = folder.write("keyway.toml", text);
+    let check = || keyway(&["check", "--quiet", name(&config)]).expect_success("a check");
+    let text = check().text;
+    for key in ["log", "snapshot"] {
+        let start = format!("warning: {}: {key} of [pool.main]: there is no dir", name(&config));
+        assert!(text.contains(&start), "{text}");
+    }
+    refused(&["serve", name(&config)], 1, &["create it"]);
+    std::fs::create_dir(&log).unwrap();
+    std::fs::create_dir(folder.path().join("saved")).unwrap();
+    assert_eq!(check().text, "");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o500);
+    std::fs::set_permissions(&log, mode).unwrap();
+    let text = check().text;
+    // A superuser may write anywhere.
+    let is_root = rustix::process::geteuid().is_root();
+    assert_eq!(text.contains("log of [pool.main]: the directory"), !is_root, "{text}");
+    assert_eq!(text.contains("cannot be written to by this user"), !is_root, "{text}");
+}
+
+#[test]
 fn a_password_file_has_one_line() {
     let folder = TempDir::new();
     let text = "[[listener]]\nbind = \"tcp://127.0.0.1:0\"\npool = \"main\"\n\

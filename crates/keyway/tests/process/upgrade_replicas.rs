@@ -115,7 +115,9 @@ fn await_end(it: &Upgrading, pid: u32) {
 fn await_killed(pid: u32) {
     wait_until("it is gone", SOON, || {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        status.is_empty() || status.contains("State:\tZ")
+        // The files are open until the last of its threads has ended.
+        let threads = std::fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
+        status.is_empty() || status.contains("State:\tZ") && threads <= 1
     });
 }
 
@@ -155,6 +157,46 @@ fn replicas_of_an_upgraded_store_go_on_without_a_snapshot_and_no_write_is_refuse
     assert_eq!(log.matches("Full resync from master").count(), 1, "{log}");
     let log = other.process().log();
     assert!(log.contains("full_resyncs=1") && !log.contains("full_resyncs=2"), "{log}");
+}
+
+/// Has the next process begin two seconds after it was started.
+fn begin_late(it: &Upgrading) {
+    let program = keyway_testkit::keyway_binary(KEYWAY);
+    it.install_script("late", &format!("sleep 2\nexec {} \"$@\"", program.display()));
+}
+
+#[test]
+fn while_an_upgrade_copies_a_store_its_data_is_not_replaced_but_it_may_become_a_primary() {
+    let _watch = watchdog(Duration::from_secs(120), "roles while an upgrade goes on");
+    let from = RedisServer::start_with(&DISKLESS);
+    from.client().words("SET kept 1");
+    let url = format!("\"redis://{}\"", from.address());
+    let it = start(&[("replica_of", &url)]);
+    let mut client = it.keyway.client(0);
+    await_up(&mut client);
+    begin_late(&it);
+    let before = it.pid();
+    it.signal(before, Signal::USR2);
+    wait_until("it has started", SOON, || it.count("to take over") == 1);
+    let refused = client.words("REPLICAOF 127.0.0.1 1").error_text();
+    assert!(refused.starts_with("ERR REPLICAOF not allowed while an upgrade"), "{refused}");
+    assert_eq!(client.words("REPLICAOF NO ONE"), Value::simple("OK"));
+    assert_eq!(client.words("SET own 1"), Value::simple("OK"));
+    let replica = redis_of(it.keyway.address(0));
+    let mut at_replica = replica.client();
+    await_up(&mut at_replica);
+    let refused = client.words("FAILOVER").error_text();
+    assert!(refused.starts_with("ERR FAILOVER not allowed while an upgrade"), "{refused}");
+    wait_until("another process serves", SOON, || it.pid() != before);
+    assert_eq!(info(&mut client, "role"), "master");
+    assert_eq!(client.pipeline(&["GET kept", "GET own"]), [Value::bulk("1"), Value::bulk("1")]);
+    assert_eq!(it.count("upgrade failed"), 0, "{}", it.log());
+    // From then on the role may change again.
+    await_same(&mut client, &mut at_replica);
+    let (host, port) = (from.address().ip(), from.address().port());
+    assert_eq!(client.words(&format!("REPLICAOF {host} {port}")), Value::simple("OK"));
+    await_up(&mut client);
+    assert_eq!(client.words("GET own"), Value::Nil);
 }
 
 #[test]

@@ -135,6 +135,64 @@ fn several_upgrades_in_a_row_under_load_lose_refuse_and_close_nothing() {
     under_load(&[], 4);
 }
 
+/// Writes values of two MiB, each with its number in front, until it is stopped. Returns how many.
+fn write_long(mut client: Client, number: usize, is_over: Arc<AtomicBool>) -> JoinHandle<u64> {
+    let tail = "y".repeat(2 << 20);
+    std::thread::spawn(move || {
+        let mut written = 0;
+        while !is_over.load(Ordering::Relaxed) {
+            written += 1;
+            let key = format!("long:{number}:{}", written % LONG_KEYS);
+            let value = format!("{written}:{tail}");
+            assert_eq!(client.command(&["SET", &key, &value]), Value::simple("OK"));
+        }
+        written
+    })
+}
+
+const LONG_KEYS: u64 = 5;
+
+/// Law: writes of any length slow an upgrade down and do not end it. Of a store of 128 MiB 16 MiB may
+/// wait, of which one such write takes up to 8 MiB in its copies.
+#[test]
+fn upgrades_under_writes_of_megabytes_succeed_and_lose_nothing() {
+    let _watch = watchdog(Duration::from_secs(240), "upgrades under long writes");
+    let store = Pool::store("kept")
+        .with("memory_max", "\"128MiB\"")
+        .with("eviction", "\"noeviction\"")
+        .with("replication", "{ backlog = \"8MiB\" }");
+    let it = Upgrading::start(vec![store], &[("workers", "2")], "");
+    let replica = RedisServer::start_with(&[
+        "--replicaof",
+        "127.0.0.1",
+        &it.keyway.address(0).port().to_string(),
+    ]);
+    let mut at_replica = replica.client();
+    wait_until("the replica follows", SOON, || {
+        at_replica.words("INFO replication").text().contains("master_link_status:up")
+    });
+    let is_over: Arc<AtomicBool> = Arc::default();
+    let start = |number| write_long(it.keyway.client(0), number, Arc::clone(&is_over));
+    let writers: Vec<_> = (0..2).map(start).collect();
+    for _ in 0..6 {
+        let before = it.pid();
+        it.upgrade();
+        await_end(&it, before);
+    }
+    is_over.store(true, Ordering::Relaxed);
+    let written = writers.into_iter().map(|writer| writer.join().expect("a writer"));
+    let mut client = it.keyway.client(0);
+    for (number, written) in written.enumerate() {
+        for nth in (1..=written).rev().take(LONG_KEYS as usize) {
+            let key = format!("long:{number}:{}", nth % LONG_KEYS);
+            let start = client.words(&format!("GETRANGE {key} 0 {}", nth.to_string().len()));
+            assert_eq!(start.text(), format!("{nth}:"), "{key} of {written}");
+        }
+    }
+    assert_eq!(it.count("upgrade failed"), 0, "{}", it.log());
+    assert_eq!(client.words("WAIT 1 20000"), Value::Integer(1), "the replica follows on");
+}
+
 #[test]
 fn a_log_that_is_on_disk_first_goes_on_over_upgrades_and_a_kill_loses_nothing() {
     let _watch = watchdog(Duration::from_secs(240), "upgrades of a store with a log");

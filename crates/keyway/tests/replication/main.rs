@@ -14,6 +14,7 @@ mod work {
 mod primary;
 mod primary_oracle;
 mod primary_sentinel;
+mod primary_tls;
 mod read_write_split;
 mod replica_of;
 mod replicated;

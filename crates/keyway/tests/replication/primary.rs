@@ -171,7 +171,7 @@ fn servers_follow_a_pool_and_its_clients_are_told_of_them() {
 }
 
 #[test]
-fn a_client_becomes_a_replica_only_over_a_plain_connection_and_in_order() {
+fn a_client_becomes_a_replica_behind_its_replies_and_is_no_client_then() {
     let _watchdog = watchdog(Duration::from_secs(90), "PSYNC by hand");
     let keyway = primary();
     let mut client = keyway.client(0);

@@ -226,6 +226,34 @@ fn a_replica_that_is_not_to_show_old_data_refuses_while_its_primary_is_gone() {
 }
 
 #[test]
+fn a_store_that_is_told_to_follow_itself_says_so_once() {
+    let _watchdog = watchdog(Duration::from_secs(60), "a replica of itself");
+    let other = start(Pool::store("main"));
+    let url = format!("\"redis://{}\"", other.address(0));
+    // A store that relays the stream of a primary has offsets at which it could feed itself.
+    let relay = start(Pool::store("main").with("replica_of", &url));
+    await_up(&mut relay.client(0));
+    for keyway in [relay, other] {
+        let address = keyway.address(0);
+        let mut client = keyway.client(0);
+        ok(&mut client, &format!("REPLICAOF {} {}", address.ip(), address.port()));
+        let why = "a server cannot be the replica of itself";
+        wait_until("it says why", BOUND, || {
+            info(&mut client, "master_link_down_reason").contains(why)
+        });
+        wait_until("several attempts", BOUND, || {
+            keyway.metrics().sum("keyway_replica_link_failures_total", &[]) >= 4.0
+        });
+        assert_eq!(info(&mut client, "master_link_status"), "down");
+        let log = keyway.process().log();
+        assert_eq!(log.matches("the link of the replica is down").count(), 1, "{log}");
+        assert_eq!(log.matches("a replica is refused").count(), 1, "{log}");
+        ok(&mut client, "REPLICAOF NO ONE");
+        ok(&mut client, "SET a 1");
+    }
+}
+
+#[test]
 fn a_reload_changes_the_role_only_with_its_setting() {
     let _watchdog = watchdog(Duration::from_secs(90), "a reload");
     let from = RedisServer::start_with(&DISKLESS);

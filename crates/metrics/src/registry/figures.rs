@@ -53,6 +53,8 @@ pub struct LogFigures {
     pub has_failed: u64,
     /// How often it began to take none.
     pub losses: u64,
+    /// Attempts to take writes again that failed.
+    pub failed_attempts: u64,
     /// Bytes of writes that were written.
     pub written_bytes: u64,
     /// Its length.

@@ -8,6 +8,9 @@ use std::fmt;
 
 /// Length of the longest address that a replica may announce. This is Redis's own limit.
 const ADDRESS_LEN_MAX: usize = 255;
+/// The capability by which a Keyway says which server it is: this, and an id. Other servers ignore
+/// it.
+pub(super) const NODE: &str = "keyway-node-";
 
 /// What a replica has announced about itself with REPLCONF.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,6 +21,7 @@ pub struct ReplicaProfile {
     takes_mark: bool,
     takes_new_id: bool,
     takes_flags: bool,
+    node: Option<ReplicationId>,
     snapshot_only: bool,
     libraries_only: bool,
     acknowledged: Option<u64>,
@@ -98,6 +102,12 @@ impl ReplicaProfile {
         self.takes_flags
     }
 
+    /// Returns the id of the server that the replica is, if it is a Keyway that says so
+    /// (`capa keyway-node-ID`).
+    pub fn node(&self) -> Option<ReplicationId> {
+        self.node
+    }
+
     /// Returns whether it wants the snapshot and no commands (`rdb-only`).
     pub fn snapshot_only(&self) -> bool {
         self.snapshot_only
@@ -167,6 +177,8 @@ impl ReplicaProfile {
             self.takes_mark |= says("eof");
             self.takes_new_id |= says("psync2");
             self.takes_flags |= says("keyway-flags");
+            let node = value.strip_prefix(NODE.as_bytes()).and_then(ReplicationId::parse);
+            self.node = node.or(self.node);
         } else if is("version") {
             self.version = Some(parse_version(value).ok_or(ReplconfFault::Value)?);
         } else if is("rdb-only") {

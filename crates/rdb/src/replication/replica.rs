@@ -1,6 +1,7 @@
 //! The replica's side of the handshake.
 
 use super::id::ReplicationId;
+use super::primary::NODE;
 use super::transfer::{Body, MARK_LEN, Transfer};
 use keyway_resp::{parse_integer, reply};
 use std::fmt;
@@ -28,6 +29,9 @@ pub struct ReplicaSettings {
     pub resume: Option<Resume>,
     /// True if the replica knows Keyway's command KEYWAY.FLAGS.
     pub knows_flags: bool,
+    /// The id of the server that the replica is, so that a Keyway that is asked to follow itself
+    /// finds out.
+    pub node: Option<ReplicationId>,
     /// True if the server at the other end is to become a primary first, if it has all of
     /// `resume` (`PSYNC … FAILOVER`).
     pub hands_over: bool,
@@ -313,6 +317,10 @@ impl ReplicaHandshake {
         let mut capable = vec![&b"REPLCONF"[..], b"capa", b"eof", b"capa", b"psync2"];
         if self.settings.knows_flags {
             capable.extend([&b"capa"[..], b"keyway-flags"]);
+        }
+        let node = self.settings.node.map(|node| format!("{NODE}{node}"));
+        if let Some(node) = &node {
+            capable.extend([&b"capa"[..], node.as_bytes()]);
         }
         self.command(&capable);
         self.stage = Stage::Configure { left };

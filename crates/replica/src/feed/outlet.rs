@@ -1,15 +1,13 @@
 //! A replica's socket: bytes on their way out, and what the replica says.
 
 use crate::wake::{Waited, Wake};
+use keyway_base::REPLICA_UNSENT_LEN_MAX;
 use rustix::event::PollFlags;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use std::time::Instant;
 
-/// Bytes that wait for the socket before no more are fetched. Fewer make more calls of the system;
-/// more hold more memory for each slow replica.
-pub(super) const UNSENT_LEN_MAX: usize = 256 << 10;
 /// Longest part of a command that a replica may leave incomplete. It says nothing but REPLCONF.
 const SAID_LEN_MAX: usize = 4 << 10;
 
@@ -62,7 +60,7 @@ impl Outlet {
 
     /// Returns whether more is to be fetched.
     pub(super) fn has_room(&self) -> bool {
-        self.unsent() < UNSENT_LEN_MAX
+        self.unsent() < REPLICA_UNSENT_LEN_MAX
     }
 
     /// Number of bytes that the system has not taken.
@@ -94,9 +92,9 @@ impl Outlet {
         let taken = self.sent - before;
         if self.sent == self.out.len() {
             self.out.clear();
-            self.out.shrink_to(2 * UNSENT_LEN_MAX);
+            self.out.shrink_to(2 * REPLICA_UNSENT_LEN_MAX);
             self.sent = 0;
-        } else if self.sent > UNSENT_LEN_MAX {
+        } else if self.sent > REPLICA_UNSENT_LEN_MAX {
             self.out.drain(..self.sent);
             self.sent = 0;
         }

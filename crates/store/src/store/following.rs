@@ -144,7 +144,7 @@ impl Store {
     /// is executed all the same is told, however long it is.
     #[inline]
     pub fn effects_are_full(&self) -> bool {
-        self.effects.is_on() && self.effects.is_full()
+        self.has_followers() && self.effects.is_full()
     }
 
     /// Returns whether what this thread's script has written so far is longer than all the room

@@ -83,6 +83,8 @@ pub struct LogStatus {
     pub last_compaction_seconds: Option<u64>,
     /// Number of times that writes were lost.
     pub losses: u64,
+    /// Attempts to begin anew that failed.
+    pub failed_attempts: u64,
     /// Why, the last time.
     pub last_fault: String,
 }

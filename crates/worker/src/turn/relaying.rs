@@ -1,8 +1,8 @@
-//! Connections with state in this process, TLS or rings in shared memory, whose clients another
-//! process serves: bytes go through, as they are under TLS.
+//! Connections with state in this worker, TLS or rings in shared memory, whose clients another
+//! process serves, or the feed of replicas: bytes go through, as they are under TLS.
 //!
 //! ```text
-//!  client ◄── TLS ──► this process ◄── a socket pair ──► the process that serves
+//!  client ◄── TLS ──► this worker ◄── a socket pair ──► the process that serves, or a feed
 //! ```
 //! Each end of a relay is known by its name in events. What one end has not taken keeps the other
 //! end from being read. The relays end with this process.

@@ -1,15 +1,19 @@
 //! Clients that become replicas: their sockets go to the feed of the pool's store.
+//!
+//! A connection with state in this worker (TLS, rings) stays here. The feed gets one end of a socket
+//! pair, and the worker passes the bytes on, as it does for another process (`relaying.rs`).
 
 use super::Worker;
 use crate::core::Departing;
 use crate::handouts::Handout;
 use crate::replication::ReplicaLink;
-use keyway_net::Io;
+use keyway_net::{Io, Socket, Token};
 use keyway_resp::reply;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 
 /// The reply to a client whose connection cannot be handed over.
-const NOT_PLAIN: &str = "ERR replicas are served over plain connections only: this one has TLS or \
-                         shared memory";
+const NO_LINE: &str = "ERR the connection cannot be handed to the feed of replicas: no descriptor";
 
 impl<I: Io> Worker<I> {
     /// Hands over the sockets of clients that have all their replies. To be called once the
@@ -38,10 +42,14 @@ impl<I: Io> Worker<I> {
         let address = std::sync::Arc::clone(&session.identity.addr);
         let listener = session.listener;
         let mut said = busy.map_or_else(Vec::new, |busy| busy.unparsed().to_vec());
-        let detached = role.and_then(|role| Some((role, self.io.give_up(client.socket)?)));
+        let name = Token(key.to_bits());
+        let detached = role.and_then(|role| {
+            let given = self.io.give_up(client.socket);
+            Some((role, given.or_else(|| self.line_to_feed((client.socket, name)))?))
+        });
         let Some((role, (socket, held))) = detached else {
             let mut text = Vec::new();
-            reply::error(&mut text, NOT_PLAIN);
+            reply::error(&mut text, NO_LINE);
             self.core.plane.store.blocking.answer(Handout { client: id, reply: text });
             return;
         };
@@ -53,6 +61,18 @@ impl<I: Io> Worker<I> {
         self.plan.clients.remove(id);
         let peer = host_of(&address).to_owned();
         role.attach(ReplicaLink { socket, peer, profile, request, said });
+    }
+
+    /// Begins to pass the bytes of a connection on. Returns the other end, for the feed, with no
+    /// bytes that were read before.
+    fn line_to_feed(&mut self, client: (Socket, Token)) -> Option<(OwnedFd, Vec<u8>)> {
+        let (ours, theirs) = UnixStream::pair().ok()?;
+        ours.set_nonblocking(true).ok()?;
+        theirs.set_nonblocking(true).ok()?;
+        let line = self.io.take_over(ours.into(), Vec::new())?;
+        let name = self.lingering.name_of_refused();
+        self.begin_relay(client, (line, name));
+        Some((theirs.into(), Vec::new()))
     }
 }
 

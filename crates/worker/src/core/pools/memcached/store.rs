@@ -31,6 +31,9 @@ impl Plane {
         StorePool { pool, store }: StorePool<'_>,
         call: &mut Call<'_>,
     ) -> Step {
+        if store.effects_are_full() && self.awaits_effects(store, call.client()) {
+            return Step::Wait;
+        }
         self.count_memcached(call);
         self.count_for_stats(call);
         self.executed(call.session.pool, call.counted());

@@ -135,7 +135,9 @@ impl ScriptHost {
         if !is_executed(request) {
             return self.answer(request, protocol, out);
         }
-        if request.command.flags.contains(Flags::WRITE) && store.effects_are_long() {
+        // Without a log the copy for the next process takes it all the same.
+        let is_logged = store.log().is_some();
+        if is_logged && request.command.flags.contains(Flags::WRITE) && store.effects_are_long() {
             return reply::error(out, LONG_UNIT);
         }
         let database = self.identity.borrow().database;

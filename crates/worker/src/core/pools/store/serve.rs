@@ -1,12 +1,13 @@
 //! Requests that the embedded store executes.
 
 use crate::PoolPlan;
+use crate::core::clients::WaitOn;
 use crate::core::pools::store::slow::is_timed;
 use crate::core::pools::store::state::StorePool;
 use crate::core::pools::store::transactions::tells_of_all;
-use crate::core::request::Step;
-use crate::core::request::{ClientMut, RequestContext};
+use crate::core::request::{ClientMut, RequestContext, Step};
 use crate::core::{Connections, Plane};
+use crate::pause::HELD_LOOK;
 use keyway_base::Part;
 use keyway_command::{
     Condition, Handling, Verb, store_replicates, store_saves, store_scripts, store_serves,
@@ -29,8 +30,11 @@ impl Plane {
         if store.is_restricted() && self.refuses_restricted(store, incoming) {
             return Step::Started;
         }
-        if store.effects_are_full() {
-            await_log(store);
+        if store.effects_are_full()
+            && self
+                .awaits_effects(store, ClientMut { key: incoming.key, session: incoming.session })
+        {
+            return Step::Wait;
         }
         if incoming.session.is_special()
             && let Some(step) = self.dispatch_special_on_store(links, store, incoming)
@@ -57,6 +61,28 @@ impl Plane {
         };
         self.execute(StorePool { pool, store }, incoming, beside);
         Step::Started
+    }
+
+    /// Waits until the effects of a store have room again, in front of a request. A worker waits for a
+    /// log itself: it holds no shard, and the log's thread waits for no worker. For the copy for
+    /// the next process the client waits, and this returns true: it asks again in a moment.
+    #[cold]
+    pub(in crate::core::pools) fn awaits_effects(
+        &mut self,
+        store: &Store,
+        client: ClientMut<'_>,
+    ) -> bool {
+        if let Some(log) = store.log() {
+            log.await_room(&|| store.effects_are_full());
+            return false;
+        }
+        // What a client had begun in the process before is not executed again.
+        let waits = !self.is_restoring;
+        if waits {
+            let until = self.clock.now + HELD_LOOK;
+            self.wait_for(client, WaitOn::Hold(until));
+        }
+        waits
     }
 
     /// Executes a request on the store, beside a script that runs if the shards are `beside` it.
@@ -162,15 +188,6 @@ impl Plane {
                 Step::Started
             }
         }
-    }
-}
-
-/// Waits until the log of a store has room. This worker holds no shard, and the log's thread
-/// waits for no worker.
-#[cold]
-fn await_log(store: &Store) {
-    if let Some(log) = store.log() {
-        log.await_room(&|| store.effects_are_full());
     }
 }
 

@@ -1,0 +1,75 @@
+//! What `keyway check` tells of the directories of logs and snapshots: `serve` would not start
+//! without them.
+
+use keyway_config::{Config, ConfigError, PoolKindConfig};
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+use std::path::Path;
+
+/// Warns of directories that are missing, or not to be written to. `path` is the file in which they
+/// are configured. It may be checked by another user than keyway runs as, or on another machine:
+/// these are no errors.
+pub fn warnings(config: &Config, path: &str) -> Vec<ConfigError> {
+    let mut warnings = Vec::new();
+    for pool in &config.pools {
+        let PoolKindConfig::Store(store) = &pool.kind else { continue };
+        let mut look = |key: &str, directory: &Path| {
+            if let Some((what, hint)) = fault_of(directory) {
+                let name = &pool.name;
+                let what = format!("{key} of [pool.{name}]: {what}; `serve` would not start");
+                warnings.push(ConfigError {
+                    path: path.to_owned(),
+                    line: 0,
+                    column: 0,
+                    what,
+                    hint,
+                });
+            }
+        };
+        if let Some(log) = &store.log {
+            look("log", &log.dir);
+        }
+        if let Some(snapshot) = &store.snapshot {
+            look("snapshot", directory_of(&snapshot.file));
+        }
+    }
+    warnings
+}
+
+/// Returns the directory of a file.
+pub fn directory_of(file: &Path) -> &Path {
+    match file.parent() {
+        Some(directory) if !directory.as_os_str().is_empty() => directory,
+        _ => Path::new("."),
+    }
+}
+
+/// Returns what is wrong with a directory, and what to do.
+fn fault_of(directory: &Path) -> Option<(String, String)> {
+    let shown = directory.display();
+    if !directory.is_dir() {
+        let what = format!("there is no directory {shown}");
+        return Some((what, "create it, for the user that keyway runs as".to_owned()));
+    }
+    let access = Access::WRITE_OK | Access::EXEC_OK;
+    let error = accessat(CWD, directory, access, AtFlags::EACCESS).err()?;
+    let what = format!("the directory {shown} cannot be written to by this user: {error}");
+    Some((what, "let the user that keyway runs as write to it, or check as that user".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_without_a_directory_is_in_the_current_one() {
+        assert_eq!(directory_of(Path::new("a.rdb")), Path::new("."));
+        assert_eq!(directory_of(Path::new("/var/a.rdb")), Path::new("/var"));
+    }
+
+    #[test]
+    fn a_directory_that_is_there_has_no_fault() {
+        assert_eq!(fault_of(&std::env::temp_dir()), None);
+        let (what, hint) = fault_of(Path::new("/no/such/place")).expect("a fault");
+        assert!(what.contains("/no/such/place") && hint.starts_with("create it"), "{what}");
+    }
+}
