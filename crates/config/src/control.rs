@@ -75,7 +75,7 @@ fn urls(section: &Section, report: &mut Report<'_>) -> Vec<Url> {
     let urls: Vec<Url> = urls.collect();
     if names.is_empty() || urls.len() > CONTROL_URLS_MAX {
         let what = format!("urls in [control] are 1 to {CONTROL_URLS_MAX} addresses");
-        let problem = Problem::new(what, "name the control nodes: [\"tcp://10.0.0.1:6390\"]");
+        let problem = Problem::new(what, "name the control nodes: [\"tcp://192.0.2.1:6390\"]");
         report.consequence(section.place("urls"), problem);
     }
     urls

@@ -25,7 +25,7 @@ pub(crate) static CONTROL: Table = Table {
             "urls",
             Names,
             Refused,
-            "Addresses of control nodes on the bus, such as `[\"tcp://10.0.0.1:6390\", \"tcp://10.0.0.2:6390\"]`: at most eight, one for each node. Two of them are connected at a time.",
+            "Addresses of control nodes on the bus, such as `[\"tcp://192.0.2.1:6390\", \"tcp://192.0.2.2:6390\"]`: at most eight, one for each node. Two of them are connected at a time.",
         ),
         key(
             "token_file",

@@ -165,7 +165,9 @@ impl Leader {
         if self.not_before.is_some_and(|at| at <= now) {
             self.not_before = None;
         }
-        self.roster.forget_silent(now);
+        if matches!(self.place, Place::Leads { .. }) {
+            self.roster.forget_silent(now);
+        }
         self.decide(now);
     }
 

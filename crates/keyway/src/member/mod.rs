@@ -129,7 +129,7 @@ impl SharedAbout {
     }
 }
 
-/// An order to serve by a document. It is answered once; without an answer it counts as refused.
+/// An order to serve by a document. It is answered once, unless the process ends.
 pub struct Ordered {
     document: Document,
     answer: Sender<Result<Diff, Refusal>>,
