@@ -144,7 +144,7 @@ impl FleetApi for Asking {
 
     fn apply(&self, order: &ApplyOrder<'_>) -> Result<AppliedStatus, ApplyRefusal> {
         let stored = self.stored().map_err(ApplyRefusal::Unavailable)?;
-        let revision = self.fleet().map_err(ApplyRefusal::Unavailable)?.revision;
+        let revision = FleetApi::fleet(self).map_err(ApplyRefusal::Unavailable)?.revision;
         let current = stored.into_iter().find(|one| one.revision == revision);
         let text = current.map(|current| current.text).unwrap_or_else(|| "".into());
         let changes = changes(&text, order.document).map_err(ApplyRefusal::Invalid)?;

@@ -134,7 +134,9 @@ impl Running {
         let admin = Admin::start_with(options, &config.admin.to_string(), Arc::new(asking))
             .map_err(|error| anyhow::anyhow!("{error}"))?;
         let waker = driver.waker();
-        let wake = move || drop(rustix::io::write(&*waker, &1u64.to_ne_bytes()));
+        let wake = move || {
+            let _ = rustix::io::write(&*waker, &1u64.to_ne_bytes());
+        };
         let seat = Seat::start(engine::engine(config)?, config.lease, wake)
             .context("cannot start a thread")?;
         let me = Identity {

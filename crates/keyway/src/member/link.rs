@@ -27,13 +27,16 @@ const APPLY_AGAIN: Duration = Duration::from_secs(1);
 /// Time for leaving the bus at the end.
 const LEAVE_WITHIN: Duration = Duration::from_millis(500);
 
+/// How the main thread has applied a document.
+type Outcome = Result<Diff, Refusal>;
+
 pub(super) struct Link {
     driver: Driver,
     member: Member,
     about: SharedAbout,
     state_file: PathBuf,
     main: Sender<Wake>,
-    applied: (Sender<Result<Diff, Refusal>>, Receiver<Result<Diff, Refusal>>),
+    applied: (Sender<Outcome>, Receiver<Outcome>),
     /// The document that the main thread was told of, and when it is told again.
     applying: Option<(Document, Option<Time>)>,
     /// The report whose acknowledgement is awaited.
@@ -80,18 +83,40 @@ fn tls(control: &ControlConfig) -> Result<Option<PeerTls>> {
     }
 }
 
-impl Link {
-    pub fn new(joining: &Joining, main: Sender<Wake>, about: SharedAbout) -> Result<Link> {
+/// What the thread begins with. Everything that an operator can get wrong was checked.
+pub(super) struct Start {
+    settings: Settings,
+    tls: Option<PeerTls>,
+    member: Member,
+    about: SharedAbout,
+    state_file: PathBuf,
+    main: Sender<Wake>,
+}
+
+impl Start {
+    pub fn new(joining: &Joining, main: Sender<Wake>, about: SharedAbout) -> Result<Start> {
         let control = &joining.control;
-        let tls = tls(control)?;
-        let driver =
-            Driver::new(settings(control)?, DriverSettings { tls, ..DriverSettings::default() })?;
         let (saved, begun) = (joining.saved.clone(), joining.begun.clone());
-        Ok(Link {
-            driver,
+        Ok(Start {
+            settings: settings(control)?,
+            tls: tls(control)?,
             member: Member::new(&control.cluster, about.get(), saved, begun),
             about,
             state_file: control.state_file.clone(),
+            main,
+        })
+    }
+}
+
+impl Link {
+    pub fn new(start: Start) -> std::io::Result<Link> {
+        let Start { settings, tls, member, about, state_file, main } = start;
+        let driver = Driver::new(settings, DriverSettings { tls, ..DriverSettings::default() })?;
+        Ok(Link {
+            driver,
+            member,
+            about,
+            state_file,
             main,
             applied: channel(),
             applying: None,
@@ -242,7 +267,7 @@ impl Link {
         let _ = self.main.send(Wake::Document(ordered));
     }
 
-    fn on_applied(&mut self, outcome: Result<Diff, Refusal>) {
+    fn on_applied(&mut self, outcome: Outcome) {
         let Some((document, _)) = self.applying.take() else { return };
         let outcome = match outcome {
             Err(refusal) if is_passing(&refusal) => {

@@ -11,13 +11,13 @@ use crate::reload::{Cause, Diff, Refusal, Wake};
 use anyhow::{Context, Result};
 use keyway_config::{Config, ConfigError, ControlConfig};
 use keyway_fleet::{About, Begun, Document, Saved};
-use link::Link;
+use link::{Link, Start};
 use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{Sender, sync_channel};
 use std::thread::JoinHandle;
 
 /// The control plane that a process joins, and what it had on its disk at the start.
@@ -178,12 +178,22 @@ impl Membership {
         about.set(config);
         let is_over = Arc::new(AtomicBool::new(false));
         let over = Arc::clone(&is_over);
-        let link = Link::new(joining, main, about.clone())?;
-        let wake = link.waker();
+        let start = Start::new(joining, main, about.clone())?;
+        let (tell, told) = sync_channel(1);
+        // The node of the bus stays on the thread that makes it.
+        let run = move || match Link::new(start) {
+            Ok(link) => {
+                // The thread that waits has not given up: it waits for this alone.
+                let _ = tell.send(Ok(link.waker()));
+                link.run(&over);
+            }
+            Err(error) => drop(tell.send(Err(error))),
+        };
         let thread = std::thread::Builder::new()
             .name("keyway-fleet".to_owned())
-            .spawn(move || link.run(&over))
+            .spawn(run)
             .context("cannot start a thread")?;
+        let wake = told.recv().context("the thread has ended")?.context("no node of the bus")?;
         Ok(Some(Membership { about, is_over, wake, thread: Some(thread) }))
     }
 

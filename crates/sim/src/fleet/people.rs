@@ -124,6 +124,8 @@ impl Control {
 pub(super) struct Proxy {
     pub member: Member,
     pub disk: Option<Vec<u8>>,
+    /// The newest version on the disk.
+    pub saved: Option<Version>,
     pub running: Option<Document>,
     pub pending: VecDeque<MemberAction>,
     /// The version of the topic that its node of the bus has: such nodes take later ones only.
@@ -140,9 +142,10 @@ impl Proxy {
         let is_refused = saved.as_ref().is_some_and(|saved| Some(saved.newest.version) != version);
         let begun =
             Begun { running: version, refused: is_refused.then(|| "not usable".to_owned()) };
+        let newest = saved.as_ref().map(|saved| saved.newest.version);
         let member = Member::new(CLUSTER, About::default(), saved, begun);
-        let hangs_until = Time(0);
-        Proxy { member, disk, running, pending: VecDeque::new(), topic: None, hangs_until }
+        let (pending, hangs_until) = (VecDeque::new(), Time(0));
+        Proxy { member, disk, saved: newest, running, pending, topic: None, hangs_until }
     }
 
     /// Finishes what the machine has ordered of the disk or of the process.
@@ -153,6 +156,7 @@ impl Proxy {
             }
             Some(MemberAction::Save(saved)) => {
                 self.disk = Some(saved.encode());
+                self.saved = Some(saved.newest.version);
                 self.member.handle_saved(Ok(()), now);
             }
             Some(MemberAction::Apply(document)) => {
@@ -164,12 +168,6 @@ impl Proxy {
             }
             _ => {}
         }
-    }
-
-    /// Returns the newest version on the disk.
-    pub fn saved(&self) -> Option<Version> {
-        let saved = self.disk.as_deref().and_then(|bytes| Saved::decode(bytes).ok());
-        saved.map(|saved| saved.newest.version)
     }
 }
 

@@ -477,7 +477,7 @@ impl World {
 
     fn check(&mut self) -> Result<(), String> {
         for nth in 0..self.proxies.len() {
-            let saved = self.proxies[nth].saved();
+            let saved = self.proxies[nth].saved;
             let before = std::mem::replace(&mut self.saved[nth], saved);
             if before.is_some_and(|before| !saved.is_some_and(|saved| saved.covers(before))) {
                 return Err(self.broken(format!("member {nth} went back to {saved:?}")));
