@@ -18,7 +18,7 @@ fn no_seed_breaks_a_law() {
     assert!(violations.is_empty(), "{}", violations.join("\n"));
     // A world in which nothing goes wrong proves nothing.
     assert!(total.elections > SEEDS && total.documents > SEEDS && total.kills > SEEDS, "{total}");
-    assert!(total.refusals > SEEDS / 2 && total.rivals > 0 && total.unknown > 0, "{total}");
+    assert!(total.refusals > SEEDS / 10 && total.rivals > 0 && total.unknown > 0, "{total}");
     assert!(total.restores > 0, "{total}");
 }
 

@@ -14,7 +14,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 /// Steps with faults. More find rarer orders of events, and take longer.
-const STEPS: u64 = 900;
+const STEPS: u64 = 1500;
 /// Steps in peace within which everything must come to rest.
 const PEACE: u64 = 4000;
 
@@ -141,8 +141,8 @@ impl World {
             40..60 => self.deliver(),
             60..75 => self.work(),
             75..88 => self.sync(),
-            88..96 => self.pass_time(),
-            96..98 => self.order(),
+            88..95 => self.pass_time(),
+            95..98 => self.order(),
             _ if self.is_peace => self.pass_time(),
             _ => self.harm(),
         }
