@@ -11,12 +11,12 @@ fn a_document_that_cannot_be_applied_changes_nothing_and_is_told() {
     fleet.wait_current(&[0, 1, 2], 0);
     let load = CheckedLoad::start(fleet.proxies[0].client, LoadShape::default());
     refused_by_control(&fleet);
-    fleet.apply(&fleet.document("500ms", ""), 0).expect_success("keyway ctl");
+    fleet.store(&fleet.document("500ms", ""), 0);
     fleet.wait_current(&[0, 1, 2], 1);
 
     // Control cannot know that the file of the password is on no host.
     let wrong = fleet.document("600ms", "password_file = \"nowhere\"\n");
-    fleet.apply(&wrong, 1).expect_success("keyway ctl");
+    fleet.store(&wrong, 1);
     for nth in 0..3 {
         wait_until("it is refused", SOON, || fleet.state(nth).as_deref() == Some("refused"));
     }
@@ -34,7 +34,7 @@ fn a_document_that_cannot_be_applied_changes_nothing_and_is_told() {
     assert!(proxy.config().contains("timeout = \"500ms\""), "{}", proxy.log());
     wait_until("it is refused", SOON, || fleet.state(0).as_deref() == Some("refused"));
 
-    fleet.apply(&fleet.document("700ms", ""), 2).expect_success("keyway ctl");
+    fleet.store(&fleet.document("700ms", ""), 2);
     fleet.wait_current(&[0, 1, 2], 3);
     let kept = fleet.controls[leader].ctl(&["documents"]).expect_success("keyway ctl");
     assert_eq!(kept.stdout.lines().count(), 3, "{}", kept.text);

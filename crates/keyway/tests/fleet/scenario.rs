@@ -65,7 +65,7 @@ fn killed_leader(fleet: &mut Fleet) {
     let took = since.elapsed();
     assert!(took < TAKE_OVER, "the take-over took {took:?}");
     fleet.wait_current(&[0, 1, 2], 1);
-    fleet.apply(&fleet.document("600ms", ""), 1).expect_success("keyway ctl");
+    fleet.store(&fleet.document("600ms", ""), 1);
     fleet.wait_current(&[0, 1, 2], 2);
     fleet.controls[leader].start(&fleet.directory);
     let id = format!("z1.control.0.{}", 2 - leader);
@@ -93,7 +93,7 @@ fn stopped_leader(fleet: &mut Fleet) {
 fn paused_proxy(fleet: &Fleet) {
     let process = fleet.proxies[2].process.as_ref().expect("it runs");
     process.pause();
-    fleet.apply(&fleet.document("700ms", ""), 2).expect_success("keyway ctl");
+    fleet.store(&fleet.document("700ms", ""), 2);
     fleet.wait_current(&[0, 1], 3);
     let state = fleet.state(2);
     assert!(matches!(state.as_deref(), Some("behind" | "silent")), "{state:?}");
@@ -122,14 +122,15 @@ fn without_control(fleet: &mut Fleet) {
     let proxy = &mut fleet.proxies[0];
     proxy.stop();
     proxy.start(&fleet.directory);
-    assert!(proxy.log().contains("this process starts with document"), "{}", proxy.log());
+    let words = "this process starts with document";
+    wait_until("it says so", SOON, || proxy.log().contains(words));
     assert!(proxy.config().contains("timeout = \"700ms\""), "{}", proxy.config());
     let load = CheckedLoad::start(proxy.client, LoadShape::default());
     load.wait_replies(50);
     // A control node comes back, with a change.
     fleet.controls[0].start(&fleet.directory);
     fleet.wait_current(&[0, 1, 2], 3);
-    fleet.apply(&fleet.document("800ms", ""), 3).expect_success("keyway ctl");
+    fleet.store(&fleet.document("800ms", ""), 3);
     fleet.wait_current(&[0, 1, 2], 4);
     load.wait_replies(50);
     load.stop().assert_clean();

@@ -66,10 +66,6 @@ impl Control {
         let admin = self.admin.to_string();
         run_keyway(KEYWAY, &[&["ctl", "--admin", &admin], arguments].concat())
     }
-
-    pub fn log(&self) -> String {
-        self.process.as_ref().map(Process::log).unwrap_or_default()
-    }
 }
 
 impl Proxy {
@@ -178,6 +174,11 @@ impl Fleet {
         let file = self.directory.write("document.toml", text);
         let (file, base) = (file.display().to_string(), base.to_string());
         self.controls[self.leader()].ctl(&["apply", &file, "--base", &base])
+    }
+
+    /// Stores a document by the node that leads, and is sure that it was stored.
+    pub fn store(&self, text: &str, base: u64) {
+        let _ = self.apply(text, base).expect_success("keyway ctl apply");
     }
 
     /// Returns the state of a member, as the leader tells it.
