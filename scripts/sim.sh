@@ -2,7 +2,7 @@
 # The simulator over SEEDS seeds starting at FROM, of every kind of pool or of those that the
 # third argument has: "clusters replicated" are two kinds, "clusters+mutes" is one that combines
 # two options of keyway-sim; "sharded" are pools of Redis, "replicas" stores that replicate to
-# each other. Without the third argument, kinds with
+# each other, "fleet" control nodes and members. Without the third argument, kinds with
 # mutes run a tenth of the seeds. A failing seed is printed with the command that replays it. Half
 # of the seeds have workers driven by epoll, half by io_uring; IO=epoll or IO=ring has all of them
 # the one way.
@@ -11,7 +11,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 seeds=${1:-500}
 few=$(((seeds + 9) / 10))
 kinds=${3:-}
-all="sharded memcached warm-up routes clusters replicated replicas"
+all="sharded memcached warm-up routes clusters replicated replicas fleet"
 mutes="mutes memcached+mutes routes+mutes clusters+mutes replicated+mutes"
 failed=0
 run() {

@@ -145,7 +145,7 @@ impl BusConfig {
 /// Longest content of a file that is named, in bytes; far above any in use.
 const FILE_LEN_MAX: u64 = 4 << 20;
 
-fn read_file(path: &str) -> Result<Vec<u8>, String> {
+pub(crate) fn read_file(path: &str) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     std::fs::File::open(path)
         .and_then(|file| file.take(FILE_LEN_MAX).read_to_end(&mut bytes))
@@ -161,11 +161,11 @@ pub fn read_token(path: &str) -> Result<Vec<u8>, String> {
     read_file(path).map(|text| first_line(&text))
 }
 
-fn first_line(text: &[u8]) -> Vec<u8> {
+pub(crate) fn first_line(text: &[u8]) -> Vec<u8> {
     text.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default().to_vec()
 }
 
-fn unknown(name: &str, known: &[&str]) -> Problem {
+pub(crate) fn unknown(name: &str, known: &[&str]) -> Problem {
     let hint = match nearest(name, known.iter().copied()) {
         Some(meant) => format!("did you mean {meant}?"),
         None => format!("the keys are {}", any_of(known.iter().copied())),
@@ -173,7 +173,7 @@ fn unknown(name: &str, known: &[&str]) -> Problem {
     Problem::new(format!("unknown key {}", quoted(name)), hint)
 }
 
-fn read(
+pub(crate) fn read(
     table: &DeTable<'_>,
     read_file: &dyn Fn(&str) -> Result<Vec<u8>, String>,
     report: &mut Report<'_>,
@@ -274,11 +274,11 @@ fn as_bool(value: &Spanned<DeValue<'_>>) -> Result<bool, String> {
     value.get_ref().as_bool().ok_or_else(|| "it is neither true nor false".to_owned())
 }
 
-fn text<'v>(value: &'v Spanned<DeValue<'_>>) -> Result<&'v str, String> {
+pub(crate) fn text<'v>(value: &'v Spanned<DeValue<'_>>) -> Result<&'v str, String> {
     value.get_ref().as_str().ok_or_else(|| "it is no text in double quotes".to_owned())
 }
 
-fn parsed<T: FromStr<Err: ToString>>(value: &Spanned<DeValue<'_>>) -> Result<T, String> {
+pub(crate) fn parsed<T: FromStr<Err: ToString>>(value: &Spanned<DeValue<'_>>) -> Result<T, String> {
     text(value)?.parse().map_err(|fault: T::Err| fault.to_string())
 }
 
@@ -328,7 +328,7 @@ fn number(value: &Spanned<DeValue<'_>>, min: u64, max: u64) -> Result<u64, Strin
         .ok_or_else(|| format!("it is no number from {min} to {max}"))
 }
 
-fn duration(value: &Spanned<DeValue<'_>>) -> Result<Duration, String> {
+pub(crate) fn duration(value: &Spanned<DeValue<'_>>) -> Result<Duration, String> {
     let range = (Duration::from_millis(10), Duration::from_secs(600));
     let duration = parse_duration(text(value)?, range).map_err(|problem| problem.what)?;
     let fits = duration >= range.0 && duration <= range.1;

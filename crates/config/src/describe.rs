@@ -10,9 +10,9 @@ pub use memory::MemoryBound;
 use crate::access::{networks_text, tls_text};
 use crate::cluster::read_from_name;
 use crate::model::{
-    AccessConfig, Config, ListenerConfig, LogFormat, LogLevel, PoolConfig, PoolKindConfig,
-    Protocol, QuotaConfig, ReplicaConfig, ReplicationConfig, ServerConfig, SnapshotConfig,
-    StoreConfig, StoreLogConfig, UserConfig, Workers,
+    AccessConfig, Config, ControlConfig, ListenerConfig, LogFormat, LogLevel, PoolConfig,
+    PoolKindConfig, Protocol, QuotaConfig, ReplicaConfig, ReplicationConfig, ServerConfig,
+    SnapshotConfig, StoreConfig, StoreLogConfig, UserConfig, Workers,
 };
 use crate::schema;
 use crate::secret::PASSWORD;
@@ -30,6 +30,9 @@ pub fn describe(config: &Config) -> String {
     out.comment(&memory_comment(config));
     server(&config.server, &mut out);
     limits(&config.limits, &mut out);
+    if let Some(item) = &config.control {
+        control(item, &mut out);
+    }
     for item in &config.listeners {
         listener(item, &config.pool_of(item).name, &config.users, &mut out);
     }
@@ -121,6 +124,31 @@ fn limits(limits: &Limits, out: &mut Out) {
     size_or_off("pubsub_output_len_soft", limits.pubsub_output_len_soft);
     let patience = std::time::Duration::from_secs(limits.pubsub_output_soft_secs.into());
     out.entry(&schema::LIMITS, "pubsub_output_soft_for", &string(&format_duration(patience)));
+}
+
+fn control(control: &ControlConfig, out: &mut Out) {
+    let table = &schema::CONTROL;
+    let path = |path: &std::path::Path| string(&path.display().to_string());
+    let list = |items: Vec<String>| {
+        format!("[{}]", items.iter().map(|item| string(item)).collect::<Vec<_>>().join(", "))
+    };
+    out.header(table.header);
+    out.entry(table, "cluster", &string(&control.cluster));
+    out.entry(table, "id", &string(&control.id.to_string()));
+    out.entry(table, "urls", &list(control.urls.iter().map(ToString::to_string).collect()));
+    if let Some(file) = &control.token_file {
+        out.entry(table, "token_file", &path(file));
+    }
+    if let Some(tls) = &control.tls {
+        let [ca, cert, key] =
+            [&tls.ca_file, &tls.identity.cert_file, &tls.identity.key_file].map(|file| path(file));
+        let text = format!("{{ ca_file = {ca}, cert_file = {cert}, key_file = {key} }}");
+        out.entry(table, "tls", &text);
+    }
+    out.entry(table, "state_file", &path(&control.state_file));
+    if !control.pools.is_empty() {
+        out.entry(table, "pools", &list(control.pools.clone()));
+    }
 }
 
 fn listener(listener: &ListenerConfig, pool_name: &str, users: &[UserConfig], out: &mut Out) {

@@ -16,6 +16,8 @@ mod bus;
 mod circuit;
 mod cluster;
 mod commands;
+mod control;
+mod control_node;
 mod copies;
 mod describe;
 mod document;
@@ -53,14 +55,16 @@ mod without_effect;
 
 pub use address::ListenAddr;
 pub use bus::{BusConfig, BusTls, read_token};
+pub use control_node::{ControlNodeConfig, CoordinatorConfig, EngineConfig};
 pub use describe::{MemoryBound, describe, kind_text};
 pub use document::reference;
 pub use error::ConfigError;
 pub use load::read_file;
 pub use model::{
-    AccessConfig, ClusterModeConfig, Config, Eviction, IoDriver, ListenerConfig, ListenerTlsConfig,
-    LogConfig, LogFormat, LogFsync, LogLevel, PoolConfig, PoolKindConfig, Protocol, QuotaConfig,
-    ReplicaConfig, ReplicationConfig, RoutedConfig, SecretSource, ServerConfig, ServersConfig,
-    SnapshotConfig, StoreConfig, StoreLogConfig, TlsConfig, UserConfig, Workers,
+    AccessConfig, ClusterModeConfig, Config, ControlConfig, Eviction, IoDriver, ListenerConfig,
+    ListenerTlsConfig, LogConfig, LogFormat, LogFsync, LogLevel, PoolConfig, PoolKindConfig,
+    Protocol, QuotaConfig, ReplicaConfig, ReplicationConfig, RoutedConfig, SecretSource,
+    ServerConfig, ServersConfig, SnapshotConfig, StoreConfig, StoreLogConfig, TlsConfig,
+    UserConfig, Workers,
 };
 pub use value::{counted, size_text};

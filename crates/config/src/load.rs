@@ -93,6 +93,49 @@ impl Config {
     }
 }
 
+/// Pools that replace pools of a file.
+pub(crate) struct Overlay<'a> {
+    /// The name for messages.
+    pub(crate) name: &'a str,
+    /// A text with `[pool.NAME]` tables.
+    pub(crate) text: &'a str,
+}
+
+/// Reads `text`, which came from the file called `shown`, with an overlay. Relative paths refer to
+/// the folder of `path`. With `reads_files` the files that it names are read.
+///
+/// Both texts are read as one, the overlay behind the file, so that every place is in one of them.
+pub(crate) fn read_with(
+    text: &str,
+    path: Option<&Path>,
+    shown: &str,
+    overlay: &Overlay<'_>,
+    reads_files: bool,
+) -> Result<Config, Vec<ConfigError>> {
+    let file = trimmed(text);
+    let both = format!("{file}\n{}", trimmed(overlay.text));
+    let mut report = Report::new(shown, &both);
+    if let Some(path) = path {
+        report = report.in_folder_of(path);
+    }
+    let root = reader::read_both(&both, file.len() + 1, &mut report);
+    let read_file: Option<ReadFile<'_>> = if reads_files { Some(&read_file) } else { None };
+    let config = resolve(&root, read_file, &mut report);
+    let lines = file.matches('\n').count() + 1;
+    let placed = |mut error: ConfigError| {
+        if error.line > lines {
+            error.line -= lines;
+            overlay.name.clone_into(&mut error.path);
+        }
+        error
+    };
+    let place = |all: Vec<ConfigError>| all.into_iter().map(placed).collect();
+    match report.finish() {
+        Ok(warnings) => Ok(Config { warnings: place(warnings), ..config }),
+        Err(errors) => Err(place(errors)),
+    }
+}
+
 fn read(
     text: &str,
     mut report: Report<'_>,

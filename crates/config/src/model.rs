@@ -1,7 +1,8 @@
 use crate::address::ListenAddr;
 use crate::error::ConfigError;
 use keyway_base::{KeyspaceEvents, Limits, Network};
-use keyway_tls::{ClientSettings, ClientTls, ServerSettings, ServerTls};
+use keyway_bus::{NodeId, Url};
+use keyway_tls::{ClientSettings, ClientTls, PeerSettings, ServerSettings, ServerTls};
 use keyway_topology::{
     ClusterPool, Endpoint, Epoch, MemcachedPool, Password, Pool, PoolKind, PrimarySource, ReadFrom,
     ReplicatedPool, RoutedPool, ServerSet, Topology,
@@ -19,6 +20,8 @@ pub struct Config {
     pub server: ServerConfig,
     /// `[limits]`.
     pub limits: Limits,
+    /// `[control]`.
+    pub control: Option<ControlConfig>,
     /// Every `[[listener]]`, in file order; at least one.
     pub listeners: Vec<ListenerConfig>,
     /// Every `[[user]]`, in file order.
@@ -27,6 +30,25 @@ pub struct Config {
     pub pools: Vec<PoolConfig>,
     /// Warnings, in line order. To be logged at the start.
     pub warnings: Vec<ConfigError>,
+}
+
+/// `[control]`: the control plane that the process joins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ControlConfig {
+    /// The name of the cluster.
+    pub cluster: String,
+    /// The id of the process on the bus.
+    pub id: NodeId,
+    /// Addresses of control nodes.
+    pub urls: Vec<Url>,
+    /// The file with the token of the bus.
+    pub token_file: Option<PathBuf>,
+    /// The files for TLS.
+    pub tls: Option<PeerSettings>,
+    /// The file in which the process keeps documents.
+    pub state_file: PathBuf,
+    /// The pools that documents replace.
+    pub pools: Vec<String>,
 }
 
 impl Config {

@@ -46,7 +46,8 @@ pub(crate) fn resolve(
     if is_wrong("pool") || is_wrong("user") {
         // References to them cannot be checked.
         let (listeners, users, pools) = Default::default();
-        return Config { server, limits, listeners, users, pools, warnings: Vec::new() };
+        let control = None;
+        return Config { server, limits, control, listeners, users, pools, warnings: Vec::new() };
     }
     let pools = named.iter().map(|pool| PoolConfig {
         name: pool.name.clone(),
@@ -68,7 +69,10 @@ pub(crate) fn resolve(
     refuse_own_listeners(named, sections, report);
     warnings::warn(root, named, sections, report);
     crate::without_effect::warn(named, sections, report);
-    Config { server, limits, listeners, users, pools, warnings: Vec::new() }
+    let control = root
+        .section("control")
+        .and_then(|section| crate::control::resolve(section, named, read_file, report));
+    Config { server, limits, control, listeners, users, pools, warnings: Vec::new() }
 }
 
 /// Most pools in a file: pools and their sentinels have 16-bit numbers.

@@ -3,6 +3,7 @@
 
 mod circuit;
 mod cluster;
+mod control;
 mod key;
 mod kind;
 mod limits;
@@ -18,6 +19,7 @@ mod user;
 
 pub(crate) use circuit::{CIRCUIT, OUTLIERS};
 pub(crate) use cluster::{CLUSTER, REPLICATED};
+pub(crate) use control::{CONTROL, CONTROL_TLS};
 pub(crate) use key::{Key, Table};
 pub(crate) use kind::{Absent, Choices, Kind};
 pub(crate) use limits::LIMITS;
@@ -43,6 +45,12 @@ pub(crate) static ROOT: Table = Table {
     keys: &[
         key("server", Kind::Table(&SERVER), Is("{}"), "The process itself."),
         key("limits", Kind::Table(&LIMITS), Is("{}"), "Bounds on what clients may use."),
+        key(
+            "control",
+            Kind::Table(&CONTROL),
+            Unset("the process is on its own"),
+            "The control plane.",
+        ),
         key("listener", List(&LISTENER), Refused, "Where clients connect."),
         key("user", List(&USER), Unset("as the listeners say"), "Who may do what."),
         key("pool", Pools, Refused, "Where requests go."),
@@ -50,12 +58,14 @@ pub(crate) static ROOT: Table = Table {
 };
 
 /// Every table with keys of its own, in the order of the documentation.
-pub(crate) static TABLES: [&Table; 31] = [
+pub(crate) static TABLES: [&Table; 33] = [
     &SERVER,
     &WORKERS,
     &LOG,
     &ADMIN_TLS,
     &LIMITS,
+    &CONTROL,
+    &CONTROL_TLS,
     &LISTENER,
     &LISTENER_TLS,
     &LISTENER_CERTIFICATES,

@@ -1,7 +1,7 @@
 //! Files, and the output of Keyway for each of them. After a wanted change of messages, run with
 //! `BLESS=1` to write the expected files anew, and read the diff.
 
-use keyway_config::{Config, ConfigError, describe, import, reference};
+use keyway_config::{Config, ConfigError, ControlNodeConfig, describe, import, reference};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -173,6 +173,26 @@ fn the_example_file_is_valid_and_draws_no_warning() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples/keyway.toml");
     let config = Config::load(&path).unwrap_or_else(|errors| panic!("{}", lines(&errors)));
     assert_eq!(config.warnings, []);
+}
+
+#[test]
+fn the_example_of_a_control_node_is_valid() {
+    let text = fs::read_to_string(
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples/control.toml"),
+    );
+    let folder = std::env::temp_dir().join(format!("keyway-example-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    // The token is the only file that it reads.
+    let text = text.unwrap().replace("/etc/keyway/bus.token", "bus.token");
+    fs::write(folder.join("control.toml"), text).unwrap();
+    fs::write(folder.join("bus.token"), "a token that is long enough\n").unwrap();
+    let path = folder.join("control.toml");
+    assert!(ControlNodeConfig::is_one(&path));
+    let read = ControlNodeConfig::load(&path);
+    fs::remove_dir_all(&folder).unwrap();
+    let config = read.unwrap_or_else(|errors| panic!("{}", lines(&errors)));
+    assert_eq!(lines(&config.warnings), "");
+    assert_eq!(config.cluster, "prod");
 }
 
 /// Returns the values that a hint suggests: those in quotes that do not contain placeholders.

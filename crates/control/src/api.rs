@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::access::Kind;
 use crate::backends::{self, AWAY, PoolStatus};
+use crate::fleet::{ApplyOrder, ApplyRefusal, FleetApi};
 use crate::problem::Problem;
 use crate::process::{AfterDrain, Api, LogLevel, SlowRequest, UpgradeState};
 use crate::query::parameters;
@@ -49,11 +50,15 @@ enum Resource {
     Reload,
     Upgrade,
     KillScript,
+    Fleet,
+    ReadDocument,
+    ApplyDocument,
+    Documents,
     Description,
 }
 
 /// Every resource, with its method and path.
-const ROUTES: [(Method, &str, Resource); 18] = [
+const ROUTES: [(Method, &str, Resource); 22] = [
     (Method::GET, "/v1/health", Resource::Health),
     (Method::GET, "/v1/ready", Resource::Ready),
     (Method::GET, "/v1/status", Resource::Status),
@@ -71,6 +76,10 @@ const ROUTES: [(Method, &str, Resource); 18] = [
     (Method::POST, "/v1/reload", Resource::Reload),
     (Method::POST, "/v1/upgrade", Resource::Upgrade),
     (Method::POST, "/v1/scripts/kill", Resource::KillScript),
+    (Method::GET, "/v1/fleet", Resource::Fleet),
+    (Method::GET, "/v1/fleet/document", Resource::ReadDocument),
+    (Method::POST, "/v1/fleet/document", Resource::ApplyDocument),
+    (Method::GET, "/v1/fleet/documents", Resource::Documents),
     (Method::GET, "/v1/openapi.json", Resource::Description),
 ];
 
@@ -101,7 +110,17 @@ pub(crate) fn kind(method: &Method, path: &str) -> Kind {
 /// Returns whether an answer may take seconds: a reload waits for every worker, and an upgrade for
 /// a reload before it.
 pub(crate) fn takes_long(method: &Method, path: &str) -> bool {
-    method == Method::POST && matches!(path, "/v1/reload" | "/v1/upgrade")
+    method == Method::POST && matches!(path, "/v1/reload" | "/v1/upgrade" | DOCUMENT)
+}
+
+const DOCUMENT: &str = "/v1/fleet/document";
+
+/// Longest body of a request with a document, in bytes: each of its bytes may take two in JSON.
+const DOCUMENT_BODY_LEN_MAX: usize = 2 * keyway_fleet::limits::DOCUMENT_LEN_MAX + 1024;
+
+/// Returns the longest body of a request that has more than others.
+pub(crate) fn body_len_max(method: &Method, path: &str) -> Option<usize> {
+    (method == Method::POST && path == DOCUMENT).then_some(DOCUMENT_BODY_LEN_MAX)
 }
 
 /// One request, with its body.
@@ -149,6 +168,9 @@ fn find(call: &Call<'_>) -> Result<Resource, Problem> {
 }
 
 fn answer(state: &dyn AdminState, resource: Resource, call: &Call<'_>) -> Result<Reply, Problem> {
+    if let Some(fleet) = state.fleet() {
+        return answer_fleet(state, fleet, resource, call);
+    }
     let Some(api) = state.api() else {
         let what = "this process has no API: it serves /metrics, /healthz and /readyz";
         return Err(Problem::new(StatusCode::NOT_FOUND, what));
@@ -188,12 +210,82 @@ fn answer(state: &dyn AdminState, resource: Resource, call: &Call<'_>) -> Result
         Resource::Reload => reload(api),
         Resource::Upgrade => upgrade(api),
         Resource::KillScript => kill_script(state, call),
-        Resource::Description => {
-            let mut reply = json(&());
-            *reply.body_mut() = Full::new(Bytes::from_static(OPENAPI.as_bytes()));
-            Ok(reply)
+        Resource::Fleet
+        | Resource::ReadDocument
+        | Resource::ApplyDocument
+        | Resource::Documents => {
+            let what = "this process is no control node: ask one of `keyway control`";
+            Err(Problem::new(StatusCode::NOT_FOUND, what))
+        }
+        Resource::Description => Ok(description()),
+    }
+}
+
+fn description() -> Reply {
+    let mut reply = json(&());
+    *reply.body_mut() = Full::new(Bytes::from_static(OPENAPI.as_bytes()));
+    reply
+}
+
+/// Answers for a control node, which has few of the resources of a process that serves.
+fn answer_fleet(
+    state: &dyn AdminState,
+    fleet: &dyn FleetApi,
+    resource: Resource,
+    call: &Call<'_>,
+) -> Result<Reply, Problem> {
+    queried(call.query, [])?;
+    let mute = |what: String| Problem::new(StatusCode::SERVICE_UNAVAILABLE, what);
+    match resource {
+        Resource::Health => Ok(health(state)),
+        Resource::Ready => ready(state),
+        Resource::Description => Ok(description()),
+        Resource::Fleet => Ok(json(&fleet.fleet().map_err(mute)?)),
+        Resource::Documents => {
+            Ok(json(&DocumentList { documents: fleet.documents().map_err(mute)? }))
+        }
+        Resource::ReadDocument => match fleet.documents().map_err(mute)?.first() {
+            Some(current) => Ok(json(current)),
+            None => {
+                let what = "there is no document yet: its revision is 0";
+                Err(Problem::new(StatusCode::NOT_FOUND, what))
+            }
+        },
+        Resource::ApplyDocument => {
+            let ApplyBody { base, document, dry_run } = body(call)?;
+            if base.is_none() && !dry_run {
+                let what = "name the revision that you have seen as `base`; the first one is 0";
+                return Err(Problem::new(StatusCode::BAD_REQUEST, what));
+            }
+            let order = ApplyOrder { base, document: &document, dry_run };
+            fleet.apply(&order).map(|applied| json(&applied)).map_err(|refusal| match refusal {
+                ApplyRefusal::Invalid(errors) => {
+                    let what = "the document is wrong, and nothing was stored: see errors";
+                    Problem::new(StatusCode::UNPROCESSABLE_ENTITY, what).with_errors(errors)
+                }
+                ApplyRefusal::Conflict(what) => Problem::new(StatusCode::CONFLICT, what),
+                ApplyRefusal::Unavailable(what) => mute(what),
+            })
+        }
+        _ => {
+            let what = "this process is a control node: it serves no clients; see /v1/fleet";
+            Err(Problem::new(StatusCode::NOT_FOUND, what))
         }
     }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ApplyBody {
+    base: Option<u64>,
+    document: String,
+    #[serde(default)]
+    dry_run: bool,
+}
+
+#[derive(Serialize)]
+struct DocumentList {
+    documents: Vec<crate::fleet::DocumentStatus>,
 }
 
 #[derive(Serialize)]

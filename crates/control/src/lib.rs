@@ -1,7 +1,8 @@
-//! The control plane, which is its admin listener: metrics, health, readiness and the list of
-//! backends for people and scrapers, and the API for programs under `/v1` ([`Api`]), over HTTP.
+//! The admin listener: metrics, health, readiness and the list of backends for people and scrapers,
+//! and the API for programs under `/v1` ([`Api`]), over HTTP. A control node has two things more: the
+//! fleet in its API ([`FleetApi`]), and the thread that speaks to the coordinator ([`Seat`]).
 //!
-//! It is the only crate with an async runtime, on a thread of its own. It never reaches into the
+//! The crate has async runtimes, each on a thread of its own. It never reaches into the
 //! data plane: everything it knows and may do is behind [`AdminState`]. A client, however slow,
 //! silent or wild, costs no more than [`AdminLimits`] says and never disturbs a worker.
 //!
@@ -13,6 +14,7 @@ mod access;
 mod admin;
 mod api;
 mod backends;
+mod fleet;
 mod key_stats;
 mod limits;
 mod places;
@@ -20,6 +22,7 @@ mod problem;
 mod process;
 mod query;
 mod routes;
+mod seat;
 mod secured;
 mod state;
 
@@ -27,10 +30,15 @@ pub use access::{Access, CHANGE_HEADER};
 pub use admin::{Admin, AdminError, AdminHandle, AdminOptions};
 pub use api::OPENAPI;
 pub use backends::{AWAY, BackendRoleStatus, BackendStatus, PoolStatus};
+pub use fleet::{
+    AppliedStatus, ApplyOrder, ApplyRefusal, DocumentStatus, FleetApi, FleetStatus, LeaderStatus,
+    MemberState, MemberStatus,
+};
 pub use key_stats::{BigKeyStatus, HotKeyList, HotKeyStatus, KeyStatsList, KeyStatsOfPool};
 pub use limits::AdminLimits;
 pub use process::{
     AfterDrain, Api, ClientStatus, Connections, EffectiveConfig, LogLevel, ProcessStatus, Reloaded,
     SlowRequest, UpgradeState, UpgradeStatus,
 };
+pub use seat::{Engine, Seat, Told};
 pub use state::{AdminState, ScriptKill};

@@ -90,7 +90,9 @@ async fn reply_to(answering: Answering, place: &Place, request: Request<Incoming
     let kind = if is_api { api::kind(&head.method, head.uri.path()) } else { kind(&head) };
     let refusal = access.check(kind, &asked).err();
     let patience = if refusal.is_some() { REFUSED_BODY_TIME } else { BODY_TIME };
-    let body = timeout(patience, Limited::new(body, BODY_LEN_MAX).collect()).await;
+    let longest = api::body_len_max(&head.method, head.uri.path()).filter(|_| refusal.is_none());
+    let longest = longest.unwrap_or(BODY_LEN_MAX);
+    let body = timeout(patience, Limited::new(body, longest).collect()).await;
     place.enter(Stage::Working);
     if let Some(problem) = refusal {
         return api::refuse(&problem);
@@ -98,7 +100,7 @@ async fn reply_to(answering: Answering, place: &Place, request: Request<Incoming
     let body = match body {
         Ok(Ok(body)) => body.to_bytes(),
         Ok(Err(_)) => {
-            let what = format!("the body is broken, or longer than {BODY_LEN_MAX} bytes");
+            let what = format!("the body is broken, or longer than {longest} bytes");
             return api::refuse(&Problem::new(StatusCode::PAYLOAD_TOO_LARGE, what));
         }
         Err(_) => {
@@ -204,7 +206,7 @@ fn listing(state: &dyn AdminState) -> String {
     for (method, path, what) in ROUTES {
         let _ = writeln!(text, "{method:4} {path:20} {what}");
     }
-    if state.api().is_some() {
+    if state.api().is_some() || state.fleet().is_some() {
         text.push_str("\nThe API, which /v1/openapi.json describes and keyway ctl uses:\n");
         for (method, path) in api::listed() {
             let _ = writeln!(text, "{method:4} {path}");

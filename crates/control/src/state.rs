@@ -1,6 +1,7 @@
 //! The interface between the admin listener and the process.
 
 use crate::backends::PoolStatus;
+use crate::fleet::FleetApi;
 use crate::process::Api;
 
 /// What the admin listener shows and may change. It is called on the listener's thread, one call at
@@ -44,6 +45,11 @@ pub trait AdminState: Send + Sync {
 
     /// Returns the API under `/v1`, if there is one.
     fn api(&self) -> Option<&dyn Api> {
+        None
+    }
+
+    /// Returns the API of the fleet, if the process is a control node.
+    fn fleet(&self) -> Option<&dyn FleetApi> {
         None
     }
 }

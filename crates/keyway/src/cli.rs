@@ -48,6 +48,11 @@ enum Command {
     Check(Check),
     /// Tell which server of each pool a key goes to while all servers are in use.
     Locate(Locate),
+    /// Run a control node: one of any number leads, and gives proxies their pools.
+    Control {
+        /// Its file: see docs/control.md.
+        file: PathBuf,
+    },
     /// Ask and control a running Keyway by its admin API: servers, clients, eject, drain and more.
     Ctl(crate::ctl::Ctl),
     /// Join the bus as a node, ask its nodes, or measure its channels.
@@ -106,7 +111,7 @@ pub enum LogFormat {
 
 #[derive(Debug, Args)]
 struct Check {
-    /// Configuration file, of `keyway serve` or of `keyway bus node`.
+    /// Configuration file, of `keyway serve`, `keyway control` or `keyway bus node`.
     file: PathBuf,
     /// Print errors and warnings, and nothing else.
     #[arg(short, long)]
@@ -196,6 +201,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Serve(arguments) => serve(&arguments),
         Command::Check(arguments) => check(&arguments),
         Command::Locate(arguments) => located(arguments),
+        Command::Control { file } => crate::control_node::run(&file),
         Command::Ctl(ctl) => crate::ctl::run(&ctl),
         Command::Bus(bus) => crate::bus::run(bus),
         Command::Bench(bench) => crate::bench::run(bench),
@@ -209,10 +215,11 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
 fn serve(arguments: &Serve) -> Result<ExitCode> {
     let mut before = TakeOver::from_environment()?;
     let config = match &arguments.file {
-        Some(file) => load(file),
-        None => default_config(arguments.bind.as_deref()),
+        Some(file) => crate::member::load(file)
+            .map(|(config, joining)| (with_memory_warnings(config, file), joining)),
+        None => default_config(arguments.bind.as_deref()).map(|config| (config, None)),
     };
-    let config = match config {
+    let (config, joining) = match config {
         Ok(config) => config,
         Err(errors) => {
             before.refuse(errors.iter().map(ToString::to_string).collect());
@@ -225,6 +232,7 @@ fn serve(arguments: &Serve) -> Result<ExitCode> {
         file: arguments.file.as_deref(),
         pid_file: arguments.pid_file.as_deref(),
         may_lack_admin: arguments.bind.is_some(),
+        joining,
     };
     let served = crate::serve::serve(config, &started, &mut before);
     if let Err(error) = &served {
@@ -235,10 +243,13 @@ fn serve(arguments: &Serve) -> Result<ExitCode> {
 
 /// Reads a file, and checks it against the memory of this machine.
 fn load(file: &Path) -> Result<Config, Vec<ConfigError>> {
-    let mut config = Config::load(file)?;
+    Ok(with_memory_warnings(Config::load(file)?, file))
+}
+
+fn with_memory_warnings(mut config: Config, file: &Path) -> Config {
     let path = file.display().to_string();
     config.warnings.extend(memory::warnings(&config, &path, memory::available()));
-    Ok(config)
+    config
 }
 
 fn default_config(bind: Option<&str>) -> Result<Config, Vec<ConfigError>> {
@@ -249,6 +260,9 @@ fn default_config(bind: Option<&str>) -> Result<Config, Vec<ConfigError>> {
 }
 
 fn check(Check { file, quiet }: &Check) -> Result<ExitCode> {
+    if keyway_config::ControlNodeConfig::is_one(file) {
+        return crate::control_node::check(file, *quiet);
+    }
     if keyway_config::BusConfig::is_one(file) {
         return crate::bus::check(file, *quiet);
     }

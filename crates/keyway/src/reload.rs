@@ -12,6 +12,7 @@ pub use diff::diff;
 pub use live::Live;
 pub use merge::Merge;
 
+use crate::member::Ordered;
 use crate::upgrade::{Holding, Reasons, Successor, UpgradeRequest};
 use keyway_control::AfterDrain;
 use keyway_metrics::ReloadFigures;
@@ -33,6 +34,8 @@ pub enum Wake {
     Drain(AfterDrain),
     /// A reload is asked for. The sender waits for its outcome.
     Reload(SyncSender<Result<Diff, Refusal>>),
+    /// A document of the control plane is to be served by.
+    Document(Ordered),
     /// An upgrade is asked for.
     Upgrade(UpgradeRequest),
     /// An upgrade has ended, with the process that serves, or the reasons why none does.

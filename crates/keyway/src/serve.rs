@@ -6,6 +6,7 @@ mod first_command;
 
 use crate::admin::{AdminControls, Process, Settings};
 use crate::cli::LogFormat;
+use crate::member::{Joining, Membership};
 use crate::plan::Sources;
 use crate::reload::{Live, Refusal, Reload, Wake};
 use crate::replicas::Replicas;
@@ -47,6 +48,8 @@ pub struct Started<'a> {
     pub pid_file: Option<&'a Path>,
     /// If another process has the admin address, the process serves without one.
     pub may_lack_admin: bool,
+    /// The control plane to join, and the document that the configuration has.
+    pub joining: Option<Joining>,
 }
 
 /// Time between two checks whether the clients of a replaced process have left.
@@ -92,6 +95,7 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     let taking = Taking::begin(before, (&plan, &config), &replicas)?;
     let upgraded = upgrade::Told::default();
     let mut upgrades = Upgrades::new(wake.clone(), Arc::clone(&upgraded));
+    let to_join = (started.joining.as_ref(), wake.clone());
     let controls = AdminControls { log, wake: wake.clone(), reload: Reload::new(wake), upgraded };
     let settings = Settings::new(started, &config);
     let process = Process::new(Arc::clone(&plan), Arc::clone(&registry), controls, settings);
@@ -110,7 +114,10 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     let threads = snapshots.start().and_then(|()| logs.start()).and_then(|()| replicas.start());
     threads.context("cannot start a thread")?;
     announce(&config, &plan, &names, bounds, admin.as_ref(), started.file);
+    let membership = Membership::start(to_join, &config)?;
     let mut live = Live {
+        document: started.joining.as_ref().and_then(Joining::document),
+        about: Membership::about(membership.as_ref()),
         path: started.file.map(Path::to_owned),
         file: config.clone(),
         config,
@@ -128,6 +135,7 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     };
     let inside = Inside { process: &process, admin: admin.as_ref(), woken: &woken };
     let ending = run(&mut workers, &inside, &mut live, &mut upgrades);
+    drop(membership);
     let late = end_upgrade(&ending, &mut upgrades, (&mut live, &woken));
     process.set_draining();
     let serving = Serving { workers, live, process, woken, admin, pid_file };
@@ -501,6 +509,13 @@ fn run(
                 // The asking thread may have given up.
                 let _ = tell.send(reload(workers, upgrades));
             }
+            Ok(Wake::Document(document)) => {
+                let outcome = match upgrades.is_running() {
+                    true => live.refuse_reload(),
+                    false => live.apply(&document, workers, process),
+                };
+                document.answer(outcome);
+            }
             Ok(Wake::Signal(SIGUSR2)) => drop(upgrades.begin((live, workers, admin))),
             Ok(Wake::Upgrade(asked)) => upgrades.answer((live, workers, admin), &asked),
             Ok(Wake::Upgraded(outcome)) => {
@@ -572,6 +587,7 @@ fn wait_for_end(woken: &Receiver<Wake>) {
         Wake::Signal(SIGHUP | SIGUSR2)
         | Wake::Drain(AfterDrain::Wait)
         | Wake::Reload(_)
+        | Wake::Document(_)
         | Wake::Upgrade(_)
         | Wake::Upgraded(_)
         | Wake::Hold(_)
@@ -627,7 +643,7 @@ fn serve_the_rest(
             Ok(Wake::Upgrade(asked)) => {
                 let _ = asked.tell.send(Err(vec![format!("process {pid} serves now")]));
             }
-            Ok(Wake::Upgraded(_) | Wake::Hold(_) | Wake::Failed(_))
+            Ok(Wake::Document(_) | Wake::Upgraded(_) | Wake::Hold(_) | Wake::Failed(_))
             | Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }

@@ -57,6 +57,8 @@ pub enum Label {
     Link,
     /// Reason of a failure on the bus, from a closed set: docs/protocol/bus.md.
     Reason,
+    /// State of a member of the fleet, from a closed set: docs/control.md.
+    State,
     /// Result of a reload: `done`, or the reason of a refusal, from a closed set.
     Result,
     /// Version of this build. Only `keyway_process_build_info` has it.
@@ -81,6 +83,7 @@ impl Label {
             Label::File => "file",
             Label::Link => "link",
             Label::Reason => "reason",
+            Label::State => "state",
             Label::Result => "result",
             Label::Version => "version",
         }
@@ -641,6 +644,24 @@ catalogue! {
     BUS_ROUND_TRIP: Histogram "keyway_bus_round_trip_seconds" in "seconds" by []
         measures "Time from a ping being composed to its answer being read, on all connections."
         leaves_out "Leaves out connections at rest, but for one ping in 30 seconds of who was dialled, in five minutes within a host."
+    FLEET_LEADING: Gauge "keyway_fleet_leading_nodes" in "nodes" by []
+        measures "1 if this control node leads, else 0. The sum over all control nodes is 1, but for the moments of a take-over."
+        leaves_out ""
+    FLEET_EPOCH: Gauge "keyway_fleet_leader_epoch_number" in "number" by []
+        measures "The epoch of the leader that this control node knows; 0 if it knows none. Each election adds one."
+        leaves_out ""
+    FLEET_REVISION: Gauge "keyway_fleet_document_revision_number" in "number" by []
+        measures "The revision of the current document; 0 without one."
+        leaves_out ""
+    FLEET_MEMBERS: Gauge "keyway_fleet_members" in "members" by [State]
+        measures "Members of the fleet, by state. `known` ones are seen by a control node that does not lead."
+        leaves_out "Leaves out members that have been silent for a day."
+    FLEET_ELECTIONS: Counter "keyway_fleet_elections_total" in "elections" by []
+        measures "Times that this control node began to lead."
+        leaves_out ""
+    FLEET_FAULTS: Counter "keyway_fleet_coordinator_faults_total" in "faults" by []
+        measures "Times that the coordinator did not answer or refused."
+        leaves_out ""
     PROCESS_BUILD: Gauge "keyway_process_build_info" in "info" by [Version]
         measures "Always 1; the label says which version runs."
         leaves_out ""

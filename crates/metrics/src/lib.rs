@@ -18,6 +18,7 @@ mod catalogue;
 mod cell;
 mod cells;
 mod exposition;
+mod fleet;
 mod histogram;
 mod layout;
 mod process;
@@ -32,6 +33,7 @@ pub use cells::{
     BackendCells, BackendFaultCounters, ClientCells, CloseCounters, CloseReason, FaultCounters,
     HealthLevel, MemcachedCells, PoolCells, PubSubCells, RequestCells, TurnCells,
 };
+pub use fleet::{FleetFigures, write_fleet};
 pub use histogram::{Latency, LatencyHistogram, SizeHistogram, Snapshot};
 pub use layout::{Layout, PoolLayout};
 pub use recent::Recent;

@@ -13,12 +13,14 @@
 //! [`run_seed`], [`Scenario`] (what a seed decides) and [`SimIo`] (what a worker sees of it).
 //!
 //! Stores that replicate to each other are another kind of seeds ([`run_replicas`]). Their threads
-//! run one at a time, on virtual time as well.
+//! run one at a time, on virtual time as well. Fleets are a third kind ([`run_fleet`]): control
+//! nodes, members and a coordinator.
 #![forbid(unsafe_code)]
 
 mod client;
 mod cluster;
 pub mod counting;
+mod fleet;
 mod io;
 mod large;
 mod ledger;
@@ -37,6 +39,7 @@ mod wire;
 mod world;
 
 pub use client::{Habits, Hoard, Mix, Mute, Wanted};
+pub use fleet::{FleetReport, run_fleet, run_many_fleets};
 pub use io::SimIo;
 pub use many::{Summary, run_many, run_many_of};
 pub use network::RingFigures;

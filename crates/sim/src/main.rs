@@ -1,12 +1,15 @@
 //! Runs the simulator from the command line: `keyway-sim --seeds 500 --from 0`.
 #![forbid(unsafe_code)]
 
-use keyway_sim::{Options, run_many_of, run_many_replicas, run_replicas, run_seed};
+use keyway_sim::{
+    Options, run_fleet, run_many_fleets, run_many_of, run_many_replicas, run_replicas, run_seed,
+};
+use std::fmt::Display;
 use std::process::ExitCode;
 
 const USAGE: &str =
     "usage: keyway-sim [--seeds COUNT] [--from SEED] [--story] [--memcached] [--warm-up] [--routes]
-                  [--clusters] [--replicated] [--replicas] [--mutes] [--io epoll|ring] [--reloads yes|no]
+                  [--clusters] [--replicated] [--replicas] [--fleet] [--mutes] [--io epoll|ring] [--reloads yes|no]
                   [--bounds yes|no]
   --seeds COUNT  how many seeds to run (500)
   --from SEED    the first of them (0)
@@ -17,6 +20,7 @@ const USAGE: &str =
   --clusters     a cluster
   --replicated   primaries with replicas, and sentinels
   --replicas     stores that replicate to each other; other options do not matter
+  --fleet        control nodes, members and a coordinator; other options do not matter
   --mutes        most clients do not read what they ask for; with one of the kinds above, or alone
   --io DRIVER    how workers' sockets are driven, epoll or ring; else each seed decides it
   --reloads ANSWER
@@ -27,7 +31,7 @@ const USAGE: &str =
 
 fn main() -> ExitCode {
     let (mut seeds, mut from, mut story) = (500u64, 0u64, false);
-    let (mut options, mut replicas) = (Options::default(), false);
+    let (mut options, mut replicas, mut fleet) = (Options::default(), false, false);
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         if arg == "--io" {
@@ -64,12 +68,16 @@ fn main() -> ExitCode {
             "--clusters" => options.clusters = true,
             "--replicated" => options.replicated = true,
             "--replicas" => replicas = true,
+            "--fleet" => fleet = true,
             "--mutes" => options.mutes = true,
             _ => return usage(),
         }
     }
     if replicas {
-        return run_of_replicas(from, seeds, story);
+        return run_others((from, seeds, story), run_replicas, run_many_replicas);
+    }
+    if fleet {
+        return run_others((from, seeds, story), run_fleet, run_many_fleets);
     }
     if story {
         options.story = true;
@@ -90,9 +98,14 @@ fn main() -> ExitCode {
     if summary.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn run_of_replicas(from: u64, seeds: u64, has_story: bool) -> ExitCode {
+/// Runs seeds of a kind that has a world of its own.
+fn run_others<R: Display>(
+    (from, seeds, has_story): (u64, u64, bool),
+    run: impl Fn(u64, bool) -> Result<R, String>,
+    run_many: impl Fn(u64, u64) -> (R, Vec<String>),
+) -> ExitCode {
     if has_story {
-        let found = (from..from + seeds).find_map(|seed| match run_replicas(seed, true) {
+        let found = (from..from + seeds).find_map(|seed| match run(seed, true) {
             Ok(report) => {
                 println!("seed {seed}: {report}");
                 None
@@ -104,7 +117,7 @@ fn run_of_replicas(from: u64, seeds: u64, has_story: bool) -> ExitCode {
         }
         return if found.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
-    let (total, violations) = run_many_replicas(from, seeds);
+    let (total, violations) = run_many(from, seeds);
     println!("{seeds} seeds, {} violations: {total}", violations.len());
     for violation in &violations {
         println!("{violation}");

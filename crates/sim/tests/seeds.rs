@@ -1,7 +1,8 @@
 //! Runs many seeds, each a whole life of one or two workers.
 
 use keyway_sim::{
-    Driver, Options, RingFigures, run_many, run_many_of, run_many_replicas, run_replicas, run_seed,
+    Driver, Options, RingFigures, run_fleet, run_many, run_many_fleets, run_many_of,
+    run_many_replicas, run_replicas, run_seed,
 };
 
 /// Returns options for seeds that broke a law before anything of what these leave out was drawn.
@@ -512,4 +513,21 @@ fn seeds_of_replicas_that_broke_a_law_once_do_so_no_more() {
         let violation = run_replicas(seed, false).err();
         assert_eq!(violation.map(|violation| violation.text), None, "seed {seed}");
     }
+}
+
+/// Number of seeds of fleets: a few seconds in a debug build.
+const FLEET_SEEDS: u64 = 300;
+
+/// Epochs have one leader each, nothing that was answered is lost, no member goes back in what it has
+/// on its disk, and all members come to the leader's version once faults stop.
+#[test]
+fn no_seed_of_a_fleet_breaks_a_law() {
+    let (total, violations) = run_many_fleets(0, FLEET_SEEDS);
+    println!("{total}");
+    assert!(violations.is_empty(), "{}", violations.join("\n"));
+    // A world in which nothing goes wrong proves nothing.
+    assert!(total.elections > FLEET_SEEDS && total.kills > FLEET_SEEDS, "{total}");
+    assert!(total.documents > FLEET_SEEDS && total.refusals > FLEET_SEEDS / 10, "{total}");
+    assert!(total.rivals > 0 && total.restores > 0 && total.unknown > 0, "{total}");
+    assert_eq!(run_fleet(7, false).ok(), run_fleet(7, true).ok());
 }

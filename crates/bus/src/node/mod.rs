@@ -51,6 +51,8 @@ pub struct Node {
     dials: BTreeMap<DialKey, Dial>,
     next_dial: u64,
     uplinks: Uplinks,
+    /// True if the node is no root although it has no upstream.
+    is_adrift: bool,
     below: Below,
     /// True if the nodes below were told that no root is above.
     told_cut: bool,
@@ -188,6 +190,7 @@ impl Node {
             dials: BTreeMap::new(),
             next_dial: 0,
             uplinks: Uplinks::new(settings.upstreams.len(), now),
+            is_adrift: false,
             below: Below::default(),
             told_cut: false,
             asked_by: Askers::default(),

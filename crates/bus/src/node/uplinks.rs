@@ -2,10 +2,13 @@
 
 use super::Node;
 use super::came::Came;
-use super::state::State;
+use super::state::{State, Uplinks};
 use crate::event::Event;
+use crate::fault::Reason;
 use crate::frame::{Head, Kind};
+use crate::id::NodeId;
 use crate::peer::{Origin, Peer, PeerKey};
+use crate::settings::Upstream;
 use crate::wire::Writer;
 use keyway_base::Time;
 
@@ -74,7 +77,30 @@ impl Node {
     /// used one says that it is cut off itself.
     pub fn is_cut_off(&self) -> bool {
         let of_peer = |key| self.peers.get(key).is_none_or(|peer: &Peer| peer.cut.is_off);
-        !self.settings.upstreams.is_empty() && self.uplinks.active_peer().is_none_or(of_peer)
+        let wants_one = self.is_adrift || !self.settings.upstreams.is_empty();
+        wants_one && self.uplinks.active_peer().is_none_or(of_peer)
+    }
+
+    /// Goes below other upstreams from now on, at most [`crate::UPSTREAMS_MAX`]. Without any, the
+    /// node is a root, or, with `is_adrift`, cut off until it is told otherwise. Connections to the
+    /// upstreams so far are closed, and a new upstream that is below this node is closed as well.
+    pub fn set_upstreams(&mut self, upstreams: Vec<Upstream>, is_adrift: bool, now: Time) {
+        self.is_adrift = is_adrift;
+        if upstreams == self.settings.upstreams || self.leaving.is_some() {
+            return self.settle(now);
+        }
+        self.dials.retain(|_, dial| !matches!(dial.origin, Origin::Uplink(_)));
+        let is_new = |id: NodeId| !id.is_none() && upstreams.iter().any(|one| one.id == id);
+        let over = |peer: &Peer| match peer.origin {
+            Origin::Uplink(_) => true,
+            Origin::Accepted | Origin::Direct(_) => is_new(peer.id()),
+        };
+        let over = self.peers.iter().filter(|(_, peer)| over(peer)).map(|(key, _)| key);
+        let over: Vec<PeerKey> = over.collect();
+        over.into_iter().for_each(|key| self.close(key, Reason::Leaving, now));
+        self.uplinks = Uplinks::new(upstreams.len(), now);
+        self.settings.upstreams = upstreams;
+        self.settle(now);
     }
 
     /// Tells the nodes below when that has changed.

@@ -3,6 +3,7 @@
 
 mod hostile;
 mod invariants;
+mod leaders;
 mod liar;
 mod rivals;
 mod topics;

@@ -14,7 +14,9 @@ use keyway_bus::{MESSAGE_LEN_MAX, NodeId, TOPIC_BODY_MAX, Url};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+pub use metrics::{Failures, figures, note};
 pub use node::check;
+pub use repeats::Repeats;
 
 /// Prints a line. For functions that return a `Result` of [`anyhow`].
 macro_rules! say {
@@ -212,7 +214,7 @@ pub fn run(bus: Bus) -> Result<ExitCode> {
 }
 
 /// Returns a number that grows with every start: see [`keyway_bus::Settings::incarnation`].
-fn incarnation() -> u64 {
+pub fn incarnation() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
     let millis = now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000;
     millis << 20

@@ -1,6 +1,7 @@
 //! `keyway ctl`: an operator's requests to a running Keyway, by its admin API.
 
 mod client;
+mod fleet;
 mod health;
 mod show;
 mod upgrade;
@@ -169,6 +170,27 @@ enum What {
     /// Have another process take this one's place, with what is installed now: nobody who connects
     /// is refused, and embedded stores keep their data. Waits until it serves, or has failed and this one serves on.
     Upgrade,
+    /// Of a control node: who leads, and every member with its version and state.
+    Fleet,
+    /// Of a control node: the documents that are kept, the latest first.
+    Documents {
+        /// Print the document of this revision, and nothing else.
+        #[arg(long, value_name = "REVISION")]
+        revision: Option<u64>,
+    },
+    /// Have the control node that leads store a document, and all members serve by it.
+    ///
+    /// The document is a file with [pool.NAME] tables. Prints what changes, and the version.
+    Apply {
+        /// The document.
+        file: PathBuf,
+        /// The revision that you have seen: refused if another one is current. 0 is the first.
+        #[arg(long, value_name = "REVISION", required_unless_present = "dry_run")]
+        base: Option<u64>,
+        /// Print what would change and the current revision, and store nothing.
+        #[arg(long)]
+        dry_run: bool,
+    },
     /// End the script or function that runs on the embedded store of a pool.
     KillScript {
         /// The pool.
@@ -205,7 +227,13 @@ pub fn run(ctl: &Ctl) -> Result<ExitCode> {
     if matches!(ctl.what, What::Upgrade) {
         return Ok(upgrade::run(ctl, &client));
     }
-    let (method, path, body) = request(&ctl.what);
+    let (method, path, body) = match &ctl.what {
+        What::Apply { file, base, dry_run } => match fleet::order(file, *base, *dry_run) {
+            Ok(body) => ("POST", "/v1/fleet/document".to_owned(), Some(body)),
+            Err(what) => return Ok(fail(&what, 2)),
+        },
+        what => request(what),
+    };
     match client.ask(method, &path, body.as_ref()) {
         Ok(answer) => Ok(tell(ctl, &answer)),
         Err(Unreachable(what)) => Ok(fail(&what, UNREACHABLE)),
@@ -250,6 +278,9 @@ fn request(what: &What) -> (&'static str, String, Option<Value>) {
             let level = format!("{level:?}").to_lowercase();
             ("PUT", "/v1/log-level".to_owned(), Some(json!({"level": level})))
         }
+        What::Fleet => get("/v1/fleet"),
+        What::Documents { .. } => get("/v1/fleet/documents"),
+        What::Apply { .. } => post("/v1/fleet/document", None),
         What::Reload => post("/v1/reload", None),
         What::Upgrade => post("/v1/upgrade", None),
         What::KillScript { pool } => post("/v1/scripts/kill", Some(json!({"pool": pool}))),
@@ -325,6 +356,9 @@ fn shown(what: &What, body: &Value) -> String {
         What::Drain { wait: false } => "draining; it ends when it is done\n".to_owned(),
         What::Config => show::config(body),
         What::LogLevel { .. } => show::text(&body["level"]) + "\n",
+        What::Fleet => fleet::fleet(body),
+        What::Documents { revision } => fleet::documents(body, *revision),
+        What::Apply { .. } => fleet::applied(body),
         What::Reload => show::reloaded(body),
         What::Upgrade => upgrade::serves(body),
     }

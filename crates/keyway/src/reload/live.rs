@@ -3,6 +3,7 @@
 use super::merge::{Before, GENERATIONS_MAX, ending_generations, merge};
 use super::{Cause, Diff, Merge, Refusal, ReloadTally, diff};
 use crate::admin::Process;
+use crate::member::{self, Ordered, SharedAbout};
 use crate::plan::{self, Sources, Version};
 use crate::replicas::Replicas;
 use crate::snapshots::Snapshots;
@@ -13,6 +14,7 @@ use crate::{certificates, log, peers};
 use keyway_base::Clock;
 use keyway_config::{Config, ListenAddr};
 use keyway_control::Access;
+use keyway_fleet::Document;
 use keyway_net::Listener;
 use keyway_worker::Retired;
 use std::net::SocketAddr;
@@ -28,6 +30,10 @@ const NOT_WATCHED: &str = "clients are told that all of the cluster's other Keyw
 
 /// The settings in force.
 pub struct Live {
+    /// The document of the control plane, if there is one.
+    pub document: Option<Document>,
+    /// What the control plane is told of this process.
+    pub about: SharedAbout,
     /// The file; the built-in configuration if `None`.
     pub path: Option<PathBuf>,
     /// The configuration as it was read.
@@ -64,6 +70,21 @@ impl Live {
     pub fn reload(&mut self, workers: &mut Workers, process: &Process) -> Result<Diff, Refusal> {
         let result = self.try_reload(workers, process);
         self.note(result)
+    }
+
+    /// Serves by a document of the control plane from now on, or goes on as before.
+    pub fn apply(
+        &mut self,
+        ordered: &Ordered,
+        workers: &mut Workers,
+        process: &Process,
+    ) -> Result<Diff, Refusal> {
+        let before = self.document.replace(ordered.document().clone());
+        let result = self.reload(workers, process);
+        if result.is_err() {
+            self.document = before;
+        }
+        result
     }
 
     /// Refuses a reload while another process starts: that process would not see the change.
@@ -183,13 +204,18 @@ impl Live {
         self.version = version;
         self.addresses = addresses;
         self.config = merged.config;
+        self.about.set(&new);
         self.file = new;
         Ok(Diff { generation: merged.generation, changes, rereads, warnings })
     }
 
     fn read(&self) -> Result<Config, Refusal> {
         let Some(path) = &self.path else { return Ok(self.file.clone()) };
-        Config::load(path).map_err(|errors| {
+        let loaded = match &self.document {
+            Some(document) => member::load_with(path, document),
+            None => Config::load(path),
+        };
+        loaded.map_err(|errors| {
             Refusal::new(Cause::Invalid, errors.iter().map(ToString::to_string).collect())
         })
     }

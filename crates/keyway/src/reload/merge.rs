@@ -83,8 +83,11 @@ fn is_over(retired: &Retired) -> bool {
 
 /// Returns the changed settings of the process that cannot change while it runs.
 fn fixed_settings(old: &Config, new: &Config) -> Vec<String> {
-    let (old, new) = (&old.server, &new.server);
     let mut faults = Vec::new();
+    if old.control != new.control {
+        faults.push("[control]: cannot change while Keyway runs; restart it".to_owned());
+    }
+    let (old, new) = (&old.server, &new.server);
     let mut fixed = |is_same: bool, key: &str| {
         if !is_same {
             faults.push(format!("server.{key}: cannot change while Keyway runs; restart it"));

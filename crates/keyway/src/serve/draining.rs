@@ -140,6 +140,11 @@ fn refuse(wake: Wake) {
         Wake::Upgrade(asked) => {
             let _ = asked.tell.send(Err(vec!["this process is ending".to_owned()]));
         }
-        Wake::Signal(_) | Wake::Drain(_) | Wake::Upgraded(_) | Wake::Hold(_) | Wake::Failed(_) => {}
+        Wake::Signal(_)
+        | Wake::Drain(_)
+        | Wake::Document(_)
+        | Wake::Upgraded(_)
+        | Wake::Hold(_)
+        | Wake::Failed(_) => {}
     }
 }

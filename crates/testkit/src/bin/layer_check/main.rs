@@ -35,6 +35,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("script", 3),
     ("config", 3),
     ("coordinator", 3),
+    ("fleet", 3),
     ("log", 3),
     ("net", 4),
     ("channel", 4),
@@ -80,6 +81,7 @@ const NEVER: &[(&str, &str, &str)] = &[
     // Nothing on a request's path waits for a coordinator.
     ("coordinator", "store", "keyway"),
     ("net", "coordinator", "keyway"),
+    ("fleet", "coordinator", "control"),
     ("worker", "coordinator", "keyway"),
     // It measures the product from outside, as any other server.
     ("load", "worker", "keyway"),

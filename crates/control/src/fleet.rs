@@ -1,0 +1,163 @@
+//! The fleet, as a control node shows and changes it: `/v1/fleet`.
+
+use crate::backends::as_utc;
+use serde::Serialize;
+
+/// The part of the API that only a control node has. It is called on the listener's thread, and
+/// answers within two seconds; [`FleetApi::apply`] has a thread of its own.
+pub trait FleetApi: Send + Sync {
+    /// Returns the leader and the members.
+    ///
+    /// # Errors
+    /// Returns a text if the node does not answer.
+    fn fleet(&self) -> Result<FleetStatus, String>;
+
+    /// Returns the documents that the coordinator keeps, the latest first.
+    ///
+    /// # Errors
+    /// Returns a text if the node does not answer.
+    fn documents(&self) -> Result<Vec<DocumentStatus>, String>;
+
+    /// Stores a document as the next revision, if `base` is the current one. With `dry_run` it
+    /// tells the differences alone.
+    ///
+    /// # Errors
+    /// Returns why nothing was stored, or is not known to be.
+    fn apply(&self, order: &ApplyOrder<'_>) -> Result<AppliedStatus, ApplyRefusal>;
+}
+
+/// An order to store a document.
+#[derive(Clone, Copy, Debug)]
+pub struct ApplyOrder<'o> {
+    /// The revision that the operator has seen; `None` in a dry run means the current one.
+    pub base: Option<u64>,
+    /// The document.
+    pub document: &'o str,
+    /// Whether nothing is to be stored.
+    pub dry_run: bool,
+}
+
+/// The fleet.
+#[derive(Clone, Debug, Serialize)]
+pub struct FleetStatus {
+    /// The name of the cluster.
+    pub cluster: String,
+    /// The control node that answers.
+    pub node: String,
+    /// Whether it leads.
+    pub leads: bool,
+    /// The leader, if there is one.
+    pub leader: Option<LeaderStatus>,
+    /// The revision of the current document, 0 without one.
+    pub revision: u64,
+    /// The published version, `EPOCH.REVISION`, if this node leads.
+    pub published: Option<String>,
+    /// The fault of the coordinator, if it does not answer or was refused.
+    pub fault: Option<String>,
+    /// The members, in the order of their ids.
+    pub members: Vec<MemberStatus>,
+}
+
+/// The leader.
+#[derive(Clone, Debug, Serialize)]
+pub struct LeaderStatus {
+    /// Its node.
+    pub node: String,
+    /// Its epoch.
+    pub epoch: u64,
+    /// The address of its admin listener.
+    pub admin: Option<String>,
+}
+
+/// The state of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MemberState {
+    /// It serves by the published document.
+    Current,
+    /// It does not yet.
+    Behind,
+    /// It could not apply its newest document, and serves by an older one.
+    Refused,
+    /// It is not on the bus.
+    Silent,
+    /// It has a document that the leader does not know.
+    Ahead,
+    /// The node that was asked does not lead, and knows what the leader has written.
+    Known,
+}
+
+impl MemberState {
+    /// Every state, with its name.
+    pub const ALL: [(MemberState, &'static str); 6] = [
+        (MemberState::Current, "current"),
+        (MemberState::Behind, "behind"),
+        (MemberState::Refused, "refused"),
+        (MemberState::Silent, "silent"),
+        (MemberState::Ahead, "ahead"),
+        (MemberState::Known, "known"),
+    ];
+}
+
+/// A member.
+#[derive(Clone, Debug, Serialize)]
+pub struct MemberStatus {
+    /// Its id on the bus.
+    pub id: String,
+    /// Its zone.
+    pub zone: u64,
+    /// Its state.
+    pub state: MemberState,
+    /// The version of its program.
+    pub version: String,
+    /// The addresses at which it serves clients.
+    pub listeners: Vec<String>,
+    /// Its pools.
+    pub pools: Vec<String>,
+    /// The newest version on its disk.
+    pub saved: Option<String>,
+    /// The version that it serves by.
+    pub running: Option<String>,
+    /// The reason why it does not serve by its newest version.
+    pub refused: Option<String>,
+    /// For how long it has not been on the bus, in seconds.
+    pub silent_seconds: Option<u64>,
+    /// For how long it has not served by what is published, in seconds.
+    pub behind_seconds: Option<u64>,
+}
+
+/// A document.
+#[derive(Clone, Debug, Serialize)]
+pub struct DocumentStatus {
+    /// Its revision.
+    pub revision: u64,
+    /// When it was stored.
+    #[serde(rename = "stored", serialize_with = "as_utc")]
+    pub stored_unix_seconds: u64,
+    /// By whom.
+    pub by: String,
+    /// The document, in TOML.
+    pub document: String,
+}
+
+/// The outcome of an order.
+#[derive(Clone, Debug, Serialize)]
+pub struct AppliedStatus {
+    /// The revision before.
+    pub base: u64,
+    /// The stored version, `EPOCH.REVISION`; `None` in a dry run.
+    pub version: Option<String>,
+    /// The differences from the document before, one line each.
+    pub changes: Vec<String>,
+}
+
+/// The reason why a document was not stored.
+#[derive(Clone, Debug)]
+pub enum ApplyRefusal {
+    /// The document is wrong: everything that is.
+    Invalid(Vec<String>),
+    /// The document or the leader is another than the operator has seen.
+    Conflict(String),
+    /// This node cannot store it now: it does not lead, or the coordinator does not answer.
+    Unavailable(String),
+}

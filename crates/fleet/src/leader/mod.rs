@@ -1,0 +1,492 @@
+//! A control node: it campaigns for the leadership, and leads.
+//!
+//! In: what the coordinator tells (`handle_session`, `handle_listed`, `handle_changes`,
+//! `handle_written`, `handle_fault`), what the bus tells (`handle_report`, `handle_joined`,
+//! `handle_left`), orders of operators ([`Leader::apply`]) and time. Out: [`Leader::poll_action`] and
+//! [`Leader::poll_note`], to be called after every call in until they return nothing.
+//!
+//! The node keeps a copy of what the coordinator holds and decides by it alone. It writes one
+//! transaction at a time, and every transaction of a leader compares the leader's key: a leader that
+//! was replaced changes nothing. A node acts as leader only while its copy has reached its own
+//! election, so it knows every document that an earlier leader has stored.
+
+mod note;
+mod orders;
+mod roster;
+mod view;
+
+pub use note::Note;
+pub use orders::{Apply, ApplyFault, OrderId};
+pub use view::{FleetView, LeaderView, MemberView, StoredDocument};
+
+use crate::facts::{self, DocumentFact, EPOCH, LEADER};
+use crate::limits::{BELIEVED_MAX, WRITE_AGAIN};
+use crate::{
+    Document, Fact, KeyChange, LeaderFact, Published, Report, Version, When, Write, Written,
+};
+use keyway_base::Time;
+use keyway_bus::NodeId;
+use orders::{Ordered, Orders};
+use roster::Roster;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// Identifies a transaction that was ordered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ticket(pub u64);
+
+/// What this control node is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The name of the cluster.
+    pub cluster: String,
+    /// Its node of the bus.
+    pub node: NodeId,
+    /// The addresses of its node.
+    pub urls: Vec<String>,
+    /// The address of its admin listener.
+    pub admin: Option<String>,
+}
+
+/// An order of the control node for its owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Execute this transaction, and call [`Leader::handle_written`].
+    Write(Ticket, Write),
+    /// List everything and watch from there, and call [`Leader::handle_listed`].
+    List,
+    /// Be the root of the bus.
+    Lead,
+    /// Be below that node on the bus.
+    Follow(LeaderFact),
+    /// Be below nobody, and not the root: nobody leads, or nobody is known to.
+    Adrift,
+    /// Publish this on the bus.
+    Publish(Published),
+    /// An order of an operator has ended.
+    Answer(OrderId, Result<Version, ApplyFault>),
+}
+
+/// The place of this node in the cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Place {
+    Adrift,
+    Below(LeaderFact),
+    /// It leads, by this key of the coordinator.
+    Leads {
+        fact: LeaderFact,
+        modified: u64,
+    },
+}
+
+/// A transaction that was ordered and has no outcome yet.
+#[derive(Debug)]
+enum Purpose {
+    Campaign,
+    Document(Ordered),
+    Members(Vec<NodeId>),
+}
+
+/// A control node.
+#[derive(Debug)]
+pub struct Leader {
+    me: Identity,
+    place: Place,
+    /// The session of this process. A leader's key that has another number is not its own.
+    session: Option<u64>,
+    /// The copy of what the coordinator holds, and its revision.
+    facts: BTreeMap<String, Fact>,
+    revision: u64,
+    /// True if the copy is of a listing and of all changes since.
+    is_whole: bool,
+    /// The copy must reach this revision before the next decision.
+    await_revision: u64,
+    writing: Option<(Ticket, Purpose)>,
+    next_ticket: u64,
+    /// Earliest time of the next write, after one that failed.
+    not_before: Option<Time>,
+    /// What this node has published.
+    published: Option<Published>,
+    roster: Roster,
+    orders: Orders,
+    /// The damaged key that was told.
+    damaged: Option<&'static str>,
+    /// The fault for which this node acts no more.
+    ended: Option<String>,
+    /// The latest fault of the coordinator, until it answers.
+    fault: Option<String>,
+    actions: VecDeque<Action>,
+    notes: VecDeque<Note>,
+}
+
+impl Leader {
+    /// Creates a node that knows nothing of the coordinator yet.
+    pub fn new(me: Identity) -> Leader {
+        Leader {
+            me,
+            place: Place::Adrift,
+            session: None,
+            facts: BTreeMap::new(),
+            revision: 0,
+            is_whole: false,
+            await_revision: 0,
+            writing: None,
+            next_ticket: 0,
+            not_before: None,
+            published: None,
+            roster: Roster::default(),
+            orders: Orders::default(),
+            damaged: None,
+            ended: None,
+            fault: None,
+            actions: VecDeque::new(),
+            notes: VecDeque::new(),
+        }
+    }
+
+    /// Returns the next order.
+    pub fn poll_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// Returns the next change of state to be logged.
+    pub fn poll_note(&mut self) -> Option<Note> {
+        self.notes.pop_front()
+    }
+
+    /// Returns when [`Leader::handle_timeout`] is to be called; `None` if nothing is due.
+    pub fn poll_deadline(&self) -> Option<Time> {
+        let roster = matches!(self.place, Place::Leads { .. }).then(|| self.roster.due()).flatten();
+        self.not_before.into_iter().chain(roster).min()
+    }
+
+    /// Does what is due.
+    pub fn handle_timeout(&mut self, now: Time) {
+        if self.not_before.is_some_and(|at| at <= now) {
+            self.not_before = None;
+        }
+        if matches!(self.place, Place::Leads { .. }) {
+            self.roster.forget_silent(now);
+        }
+        self.decide(now);
+    }
+
+    /// Notes that a session of this process has begun, with a number that no other session has, or
+    /// that it is lost. A listing follows on the beginning.
+    pub fn handle_session(&mut self, session: Option<u64>, now: Time) {
+        if matches!(self.place, Place::Leads { .. }) && session != self.session {
+            self.notes.push_back(Note::SessionLost);
+            self.stand_down();
+        }
+        self.session = session;
+        self.is_whole &= session.is_none();
+        self.decide(now);
+    }
+
+    /// Takes everything that the coordinator holds, as of one revision.
+    pub fn handle_listed(&mut self, revision: u64, facts: BTreeMap<String, Fact>, now: Time) {
+        self.facts = facts;
+        self.revision = revision;
+        self.is_whole = true;
+        self.fault = None;
+        self.settle_unknown();
+        if !matches!(self.place, Place::Leads { .. }) {
+            self.roster.load(&self.facts, now);
+        }
+        self.decide(now);
+    }
+
+    /// Takes the changes of a revision that follows on the copy.
+    pub fn handle_changes(&mut self, revision: u64, changes: Vec<KeyChange>, now: Time) {
+        if !self.is_whole || revision <= self.revision {
+            return;
+        }
+        self.revision = revision;
+        self.fault = None;
+        for KeyChange { key, fact } in changes {
+            if !matches!(self.place, Place::Leads { .. }) {
+                self.roster.load_one(&key, fact.as_ref(), now);
+            }
+            match fact {
+                Some(fact) => drop(self.facts.insert(key, fact)),
+                None => drop(self.facts.remove(&key)),
+            }
+        }
+        self.decide(now);
+    }
+
+    /// Notes that the coordinator does not answer, or refuses. With `is_final` this node does
+    /// nothing more: the coordinator went back to an older state.
+    pub fn handle_fault(&mut self, what: &str, is_final: bool, now: Time) {
+        if self.fault.as_deref() != Some(what) {
+            self.notes.push_back(Note::Fault(what.to_owned()));
+        }
+        self.fault = Some(what.to_owned());
+        if is_final && self.ended.is_none() {
+            self.ended = Some(what.to_owned());
+            self.stand_down();
+        }
+        self.decide(now);
+    }
+
+    /// Takes the outcome of a transaction.
+    pub fn handle_written(&mut self, ticket: Ticket, written: Written, now: Time) {
+        let Some((_, purpose)) = self.writing.take_if(|(known, _)| *known == ticket) else {
+            return;
+        };
+        match written {
+            Written::Done(revision) => {
+                self.await_revision = self.await_revision.max(revision);
+                self.on_done(purpose);
+            }
+            Written::Refused => {
+                self.again(now);
+                self.list();
+                self.on_failed(purpose, ApplyFault::Changed, now);
+            }
+            Written::Unknown(why) => {
+                self.again(now);
+                self.list();
+                self.on_unknown(purpose, why, now);
+            }
+            Written::Failed(why) => {
+                self.again(now);
+                self.on_failed(purpose, ApplyFault::Coordinator(why), now);
+            }
+        }
+        self.decide(now);
+    }
+
+    fn again(&mut self, now: Time) {
+        self.not_before = Some(now + WRITE_AGAIN);
+    }
+
+    fn list(&mut self) {
+        self.is_whole = false;
+        self.actions.push_back(Action::List);
+    }
+
+    fn on_done(&mut self, purpose: Purpose) {
+        match purpose {
+            Purpose::Campaign => {}
+            Purpose::Document(order) => self.answer(order.id, Ok(order.version)),
+            Purpose::Members(_) => {}
+        }
+    }
+
+    fn on_failed(&mut self, purpose: Purpose, fault: ApplyFault, now: Time) {
+        match purpose {
+            Purpose::Campaign => {}
+            Purpose::Document(order) => self.answer(order.id, Err(fault)),
+            Purpose::Members(members) => self.roster.note_unwritten(members, now),
+        }
+    }
+
+    fn on_unknown(&mut self, purpose: Purpose, why: String, now: Time) {
+        match purpose {
+            Purpose::Campaign => {}
+            Purpose::Document(order) => self.orders.await_listing(order, why),
+            Purpose::Members(members) => self.roster.note_unwritten(members, now),
+        }
+    }
+
+    /// Takes a report of a member.
+    pub fn handle_report(&mut self, from: NodeId, body: &[u8], now: Time) {
+        if !matches!(self.place, Place::Leads { .. }) {
+            return;
+        }
+        let Some(report) = Report::decode(body) else {
+            return self.notes.push_back(Note::NoReport(from));
+        };
+        if report.cluster != self.me.cluster {
+            return self.notes.push_back(Note::OtherCluster(from, report.cluster));
+        }
+        let published = self.published.as_ref().map(|one| one.document.version);
+        self.roster.take(from, report, published, now, &mut self.notes);
+        self.decide(now);
+    }
+
+    /// Takes the latest version of the topic that nodes below have on the bus. They do not take the
+    /// version of a leader whose coordinator went back, and do not report to it.
+    pub fn handle_latest_below(&mut self, version: Version) {
+        let published = self.published.as_ref().map(|one| one.document.version);
+        if published.is_some_and(|ours| !ours.covers(version)) && self.roster.note_ahead(version) {
+            self.notes.push_back(Note::WentBack(version));
+        }
+    }
+
+    /// Notes that a node has joined the bus below this one.
+    pub fn handle_joined(&mut self, id: NodeId) {
+        self.roster.note_joined(id);
+    }
+
+    /// Notes that a node has left the bus, or was lost.
+    pub fn handle_left(&mut self, id: NodeId, now: Time) {
+        if self.roster.note_left(id, now) && matches!(self.place, Place::Leads { .. }) {
+            self.notes.push_back(Note::Silent(id));
+        }
+    }
+
+    fn answer(&mut self, order: OrderId, outcome: Result<Version, ApplyFault>) {
+        self.actions.push_back(Action::Answer(order, outcome));
+    }
+
+    /// Does the next thing that is to be done.
+    fn decide(&mut self, now: Time) {
+        self.refuse_orders();
+        if self.ended.is_some() || !self.is_whole || self.writing.is_some() {
+            return;
+        }
+        if self.revision < self.await_revision || self.not_before.is_some_and(|at| at > now) {
+            return;
+        }
+        let found = self.facts.get(LEADER);
+        match found.map(|fact| (LeaderFact::decode(&fact.value), fact.modified)) {
+            Some((Some(fact), modified)) if Some(fact.token) == self.session => {
+                self.lead(fact, modified, now);
+            }
+            // An earlier process of this node, or an earlier session of this one, whose key goes
+            // with its lease.
+            Some((Some(fact), _)) if fact.id() == self.me.node => self.drift(),
+            Some((Some(fact), _)) => self.follow(fact),
+            Some((None, _)) => {
+                self.note_damaged(LEADER);
+                self.drift();
+            }
+            None => {
+                self.drift();
+                if let Some(session) = self.session {
+                    self.campaign(session);
+                }
+            }
+        }
+    }
+
+    /// Tells of a damaged key, once.
+    fn note_damaged(&mut self, key: &'static str) {
+        if self.damaged.replace(key) != Some(key) {
+            self.notes.push_back(Note::Damaged(key.to_owned()));
+        }
+    }
+
+    fn campaign(&mut self, session: u64) {
+        let (epoch, seen) = match self.facts.get(EPOCH) {
+            Some(fact) => {
+                (facts::number(&fact.value), When::Modified(EPOCH.to_owned(), fact.modified))
+            }
+            None => (Some(0), When::Absent(EPOCH.to_owned())),
+        };
+        let Some(epoch) = epoch.filter(|epoch| *epoch < BELIEVED_MAX) else {
+            return self.note_damaged(EPOCH);
+        };
+        let fact = self.fact_of(session, epoch + 1);
+        let write = Write {
+            when: vec![When::Absent(LEADER.to_owned()), seen],
+            put: vec![(EPOCH.to_owned(), (epoch + 1).to_string().into_bytes())],
+            put_bound: vec![(LEADER.to_owned(), fact.encode())],
+            delete: Vec::new(),
+        };
+        self.write(write, Purpose::Campaign);
+    }
+
+    fn fact_of(&self, session: u64, epoch: u64) -> LeaderFact {
+        let Identity { node, urls, admin, .. } = self.me.clone();
+        LeaderFact { node: node.0, epoch, token: session, urls, admin }
+    }
+
+    fn write(&mut self, write: Write, purpose: Purpose) {
+        self.next_ticket += 1;
+        let ticket = Ticket(self.next_ticket);
+        self.writing = Some((ticket, purpose));
+        self.actions.push_back(Action::Write(ticket, write));
+    }
+
+    fn lead(&mut self, fact: LeaderFact, modified: u64, now: Time) {
+        let place = Place::Leads { fact: fact.clone(), modified };
+        if self.place != place {
+            if !matches!(self.place, Place::Leads { .. }) {
+                self.actions.push_back(Action::Lead);
+                self.roster.begin(now);
+            }
+            self.notes.push_back(Note::Leads(fact.epoch));
+            self.place = place;
+        }
+        self.publish(fact.epoch, now);
+        if !self.write_order(&fact, modified) {
+            self.write_members(modified, now);
+        }
+    }
+
+    /// Publishes the stored document, if it is not what was published.
+    fn publish(&mut self, epoch: u64, now: Time) {
+        let Some(stored) = self.stored() else { return };
+        let version = Version { epoch, revision: stored.revision };
+        let known = self.published.as_ref().map(|one| one.document.version);
+        if known == Some(version) || known.is_some_and(|known| !version.covers(known)) {
+            return;
+        }
+        let document = Document { version, text: stored.text };
+        let (cluster, leader) = (self.me.cluster.clone(), self.me.node);
+        let published = Published { cluster, leader, document };
+        self.published = Some(published.clone());
+        self.roster.note_published(version, now);
+        self.notes.push_back(Note::Published(version));
+        self.actions.push_back(Action::Publish(published));
+    }
+
+    /// Returns the current document; `None` if what the coordinator holds is damaged.
+    fn stored(&mut self) -> Option<DocumentFact> {
+        let stored = self.current();
+        match stored {
+            Some(_) => self.damaged = None,
+            None => self.note_damaged(facts::DOCUMENT),
+        }
+        stored
+    }
+
+    fn current(&self) -> Option<DocumentFact> {
+        let Some(fact) = self.facts.get(facts::DOCUMENT) else {
+            let (by, text) = (String::new(), Arc::from(""));
+            return Some(DocumentFact { revision: 0, at: 0, by, text });
+        };
+        let revision = facts::number(&fact.value)?;
+        let found = self.facts.get(&facts::document_key(revision))?;
+        DocumentFact::decode(&found.value).filter(|found| found.revision == revision)
+    }
+
+    fn write_members(&mut self, modified: u64, now: Time) {
+        let Some((members, write)) = self.roster.write(&self.facts, modified, now) else { return };
+        self.write(write, Purpose::Members(members));
+    }
+
+    fn follow(&mut self, fact: LeaderFact) {
+        let place = Place::Below(fact.clone());
+        if self.place == place {
+            return;
+        }
+        self.forget_lead();
+        self.notes.push_back(Note::Follows(fact.id(), fact.epoch));
+        self.actions.push_back(Action::Follow(fact));
+        self.place = place;
+    }
+
+    fn drift(&mut self) {
+        if self.place != Place::Adrift {
+            self.notes.push_back(Note::NobodyLeads);
+        }
+        self.stand_down();
+    }
+
+    /// Leads no more, and follows nobody before the coordinator has told who leads.
+    fn stand_down(&mut self) {
+        if self.place != Place::Adrift {
+            self.forget_lead();
+            self.actions.push_back(Action::Adrift);
+            self.place = Place::Adrift;
+        }
+    }
+
+    fn forget_lead(&mut self) {
+        self.published = None;
+    }
+}

@@ -1,0 +1,35 @@
+//! The fleet: control nodes that agree on one leader, and members that receive its document.
+//!
+//! Two state machines without sockets, clocks and threads. [`Leader`] is a control node: it
+//! campaigns, publishes the document of the cluster and knows its members. [`Member`] is a proxy:
+//! it saves each version before it applies it, and never goes back to an older one. Time and
+//! everything that was read are arguments; what is to be done comes out of `poll_action`.
+//!
+//! The crate knows neither the coordinator nor the sockets of the bus. Their owner carries out the
+//! actions and tells the outcome. Read first: [`Version`], [`Member`] and [`Leader`].
+
+#![forbid(unsafe_code)]
+
+pub mod limits;
+
+mod document;
+mod facts;
+mod leader;
+mod member;
+mod report;
+mod saved;
+mod version;
+
+pub use document::{Document, DocumentFault, Published};
+pub use facts::{Fact, KeyChange, LeaderFact, When, Write, Written};
+pub use leader::{
+    Action as LeaderAction, Apply, ApplyFault, FleetView, Identity, Leader, LeaderView, MemberView,
+    Note, OrderId, StoredDocument, Ticket,
+};
+pub use member::{Action as MemberAction, Begun, Member, Refusal};
+pub use report::{About, RefusedVersion, Report};
+pub use saved::{Saved, SavedFault};
+pub use version::Version;
+
+/// The topic of the bus on which control publishes the document.
+pub const TOPIC: &str = "fleet";

@@ -1,0 +1,62 @@
+//! Every bound of the crate. Each comment says what breaks if the bound is larger or smaller.
+
+use std::time::Duration;
+
+/// Bytes of a document. A transaction of the coordinator has 448 KiB, and holds the document once.
+pub const DOCUMENT_LEN_MAX: usize = 256 << 10;
+
+/// Bytes of the line in front of a document.
+pub const HEAD_LEN_MAX: usize = 4 << 10;
+
+/// Bytes of the file in which a member keeps its documents: two of them with their heads.
+pub const SAVED_LEN_MAX: usize = 2 * DOCUMENT_LEN_MAX + 2 * HEAD_LEN_MAX;
+
+/// Bytes of a report that are read. More would let one member fill control's memory.
+pub const REPORT_LEN_MAX: usize = 64 << 10;
+
+/// Names in each list of a report. With the longest names a report fits into [`REPORT_LEN_MAX`].
+pub const NAMES_MAX: usize = 128;
+
+/// Bytes of a name in a report. A longer one is cut.
+pub const NAME_LEN_MAX: usize = 128;
+
+/// Bytes of the reason in a report. A longer one is cut.
+pub const WHY_LEN_MAX: usize = 2 << 10;
+
+/// Members of a cluster. Each is an entry of the coordinator, which has at most 16,384.
+pub const MEMBERS_MAX: usize = 4096;
+
+/// Documents that the coordinator keeps. More would fill it: 20 of the longest have 5 MiB.
+pub const DOCUMENTS_KEPT: u64 = 20;
+
+/// Members whose entries one transaction writes. A transaction has at most 64 operations.
+pub const MEMBERS_PER_WRITE: usize = 32;
+
+/// Bytes of the members' entries that one transaction writes. A transaction has at most 448 KiB.
+pub const WRITE_LEN_MAX: usize = 256 << 10;
+
+/// Orders of operators that wait for control. More are refused.
+pub const ORDERS_MAX: usize = 8;
+
+/// Largest epoch and revision that control believes a member. A lie of one member so leaves enough
+/// numbers for all later documents.
+pub const BELIEVED_MAX: u64 = 1 << 48;
+
+/// Time between two writes of members' entries. A shorter time costs the coordinator more when a
+/// document reaches a thousand members.
+pub const MEMBERS_EVERY: Duration = Duration::from_secs(1);
+
+/// Time after which control forgets a silent member.
+pub const FORGET_AFTER: Duration = Duration::from_secs(24 * 3600);
+
+/// Time until a report is sent again that did not arrive.
+pub const REPORT_AGAIN: Duration = Duration::from_secs(1);
+
+/// Time for the acknowledgement of a report. Then it is sent again.
+pub const REPORT_WITHIN: Duration = Duration::from_secs(5);
+
+/// Time until a member tries again to save a document, as when its disk was full.
+pub const SAVE_AGAIN: Duration = Duration::from_secs(5);
+
+/// Time until a control node asks the coordinator again after a failed write.
+pub const WRITE_AGAIN: Duration = Duration::from_millis(200);

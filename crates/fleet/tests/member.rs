@@ -1,0 +1,226 @@
+//! Laws of a member, over drawn sequences of publications, crashes, full disks and documents that
+//! cannot be applied.
+
+use keyway_base::Time;
+use keyway_bus::NodeId;
+use keyway_fleet::{
+    About, Begun, Document, Member, MemberAction, Published, Refusal, Report, Saved, Version,
+};
+use proptest::prelude::*;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+const CLUSTER: &str = "prod";
+
+/// A step of the world.
+#[derive(Clone, Debug)]
+enum Step {
+    /// Any version that some leader may publish, also an old one.
+    Publish(u64, u64),
+    /// The next outcome of what was ordered.
+    Finish {
+        is_good: bool,
+    },
+    /// The next report arrives or not.
+    Reported(bool),
+    Crash,
+    Wait,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        4 => (1..6u64, 0..8u64).prop_map(|(epoch, revision)| Step::Publish(epoch, revision)),
+        6 => prop::bool::weighted(0.8).prop_map(|is_good| Step::Finish { is_good }),
+        2 => any::<bool>().prop_map(Step::Reported),
+        1 => Just(Step::Crash),
+        1 => Just(Step::Wait),
+    ];
+    prop::collection::vec(step, 1..120)
+}
+
+/// A member with its disk and what it serves by.
+struct World {
+    member: Member,
+    disk: Option<Vec<u8>>,
+    running: Option<Document>,
+    pending: VecDeque<MemberAction>,
+    reports: VecDeque<Report>,
+    now: Time,
+}
+
+fn text(revision: u64) -> String {
+    // Some documents are the same again, and some cannot be applied.
+    if revision == 0 { String::new() } else { format!("# {}", revision % 5) }
+}
+
+fn can_be_applied(document: &Document) -> bool {
+    &*document.text != "# 4"
+}
+
+impl World {
+    fn start(disk: Option<Vec<u8>>, now: Time) -> World {
+        let saved = disk.as_deref().map(|bytes| Saved::decode(bytes).expect("what was saved"));
+        let choices = saved.iter().flat_map(|saved| [Some(&saved.newest), saved.good.as_ref()]);
+        let running = choices.flatten().find(|one| can_be_applied(one)).cloned();
+        let newest = saved.as_ref().map(|saved| saved.newest.version);
+        let begun = Begun {
+            running: running.as_ref().map(|one| one.version),
+            refused: (newest != running.as_ref().map(|one| one.version)).then(|| "no".to_owned()),
+        };
+        let member = Member::new(CLUSTER, About::default(), saved, begun);
+        let (pending, reports) = Default::default();
+        World { member, disk, running, pending, reports, now }
+    }
+
+    fn take(&mut self) {
+        while let Some(action) = self.member.poll_action() {
+            match action {
+                MemberAction::Report { body, .. } | MemberAction::Tell { body, .. } => {
+                    self.reports.push_back(Report::decode(&body).expect("a report"));
+                }
+                MemberAction::Applied { .. } => {}
+                other => self.pending.push_back(other),
+            }
+        }
+        assert!(self.pending.len() <= 1, "one step at a time");
+    }
+
+    fn finish(&mut self, is_good: bool) {
+        match self.pending.pop_front() {
+            Some(MemberAction::Save(saved)) if is_good => {
+                self.disk = Some(saved.encode());
+                self.member.handle_saved(Ok(()), self.now);
+            }
+            Some(MemberAction::Save(_)) => {
+                self.member.handle_saved(Err("full".to_owned()), self.now);
+            }
+            Some(MemberAction::Apply(document)) => {
+                let on_disk = Saved::decode(self.disk.as_deref().expect("a file")).expect("whole");
+                assert_eq!(on_disk.newest, document, "only what is on the disk is applied");
+                let outcome = match can_be_applied(&document) {
+                    true => {
+                        self.running = Some(document);
+                        Ok(())
+                    }
+                    false => Err("no".to_owned()),
+                };
+                self.member.handle_applied(outcome, self.now);
+            }
+            _ => {}
+        }
+        self.take();
+    }
+
+    fn publish(&mut self, version: Version) -> Result<bool, Refusal> {
+        let document = Document { version, text: text(version.revision).into() };
+        let published = Published { cluster: CLUSTER.to_owned(), leader: NodeId(1), document };
+        let bytes = published.encode();
+        let outcome = self.member.handle_published(Published::decode(&bytes).unwrap(), self.now);
+        self.take();
+        outcome
+    }
+
+    fn check(&self, before: Option<Version>) {
+        // What is on the disk only grows.
+        let saved = self.member.saved();
+        assert!(before.is_none_or(|before| saved.is_some_and(|saved| saved.covers(before))));
+        let on_disk = self.disk.as_deref().map(|bytes| Saved::decode(bytes).unwrap());
+        assert_eq!(saved, on_disk.as_ref().map(|saved| saved.newest.version));
+        for report in &self.reports {
+            // What is acknowledged is on the disk, and stays there.
+            let told = report.saved.into_iter().chain(report.running);
+            assert!(told.clone().all(|told| saved.is_some_and(|saved| saved.covers(told))));
+        }
+        // What it says to serve by is what it serves by.
+        let served = self.running.as_ref().map_or("", |one| &one.text);
+        let said = self.member.running().map_or(String::new(), |one| text(one.revision));
+        assert_eq!(served, said);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
+
+    #[test]
+    fn versions_only_grow_and_what_is_acknowledged_is_on_the_disk(steps in steps()) {
+        let mut world = World::start(None, Time(0));
+        for step in steps {
+            let before = world.member.saved();
+            match step {
+                Step::Publish(epoch, revision) => {
+                    let version = Version { epoch, revision };
+                    let outcome = world.publish(version);
+                    if before.is_some_and(|before| !version.covers(before)) {
+                        prop_assert!(outcome.is_err());
+                    }
+                }
+                Step::Finish { is_good } => world.finish(is_good),
+                Step::Reported(has_arrived) => world.member.handle_reported(has_arrived, world.now),
+                Step::Crash => world = World::start(world.disk.take(), world.now),
+                Step::Wait => {
+                    world.now = world.now + Duration::from_secs(6);
+                    world.member.handle_timeout(world.now);
+                }
+            }
+            world.take();
+            world.check(before);
+        }
+        // Once nothing fails any more, the latest version is there, and its leader is told.
+        let version = Version { epoch: 9, revision: 10 };
+        prop_assert!(world.publish(version).is_ok());
+        for _ in 0..12 {
+            world.finish(true);
+            world.now = world.now + Duration::from_secs(6);
+            world.member.handle_timeout(world.now);
+            world.member.handle_reported(true, world.now);
+            world.take();
+        }
+        prop_assert_eq!(world.member.running(), Some(version));
+        prop_assert_eq!(world.reports.back().unwrap().running, Some(version));
+        prop_assert_eq!(world.member.poll_deadline(), None);
+    }
+
+    #[test]
+    fn no_bytes_are_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..300), cut in 0..300usize) {
+        let _ = Published::decode(&bytes);
+        let _ = Report::decode(&bytes);
+        prop_assert!(Saved::decode(&bytes).is_err());
+        let newest = Document { version: Version { epoch: 3, revision: 4 }, text: "abc".into() };
+        let saved = Saved { cluster: CLUSTER.to_owned(), newest, good: None };
+        let mut whole = saved.encode();
+        prop_assert_eq!(Saved::decode(&whole), Ok(saved));
+        whole.truncate(cut.min(whole.len() - 1));
+        prop_assert!(Saved::decode(&whole).is_err());
+    }
+}
+
+#[test]
+fn each_refusal_says_what_is_wrong() {
+    let mut world = World::start(None, Time(0));
+    let version = |epoch, revision| Version { epoch, revision };
+    assert_eq!(world.publish(version(3, 7)), Ok(true));
+    assert_eq!(world.publish(version(3, 7)), Ok(false));
+    assert!(matches!(world.publish(version(2, 9)), Err(Refusal::OldLeader { .. })));
+    let refusal = world.publish(version(4, 6)).expect_err("an older document");
+    assert!(refusal.to_string().contains("restored backup"), "{refusal}");
+    let document = Document { version: version(4, 7), text: "# another".into() };
+    let one = Published { cluster: CLUSTER.to_owned(), leader: NodeId(1), document };
+    let other = Published { cluster: "test".to_owned(), ..one.clone() };
+    let differs = world.member.handle_published(one, Time(0));
+    assert_eq!(differs, Err(Refusal::Differs { theirs: version(4, 7) }));
+    let refusal = world.member.handle_published(other, Time(0)).expect_err("another cluster");
+    assert!(refusal.to_string().contains("\"test\""), "{refusal}");
+}
+
+/// A publisher that is refused learns what the member has.
+#[test]
+fn a_refused_publisher_is_told_the_newer_version() {
+    let mut world = World::start(None, Time(0));
+    world.publish(Version { epoch: 3, revision: 7 }).expect("new");
+    world.finish(true);
+    world.finish(true);
+    world.reports.clear();
+    world.publish(Version { epoch: 1, revision: 1 }).expect_err("old");
+    let newest = Some(Version { epoch: 3, revision: 7 });
+    assert!(world.reports.iter().any(|report| report.saved == newest));
+}

@@ -1,0 +1,197 @@
+//! The admin listener of a control node. It asks the node's thread, which knows everything.
+
+use super::document::changes;
+use keyway_control::{
+    AdminState, AppliedStatus, ApplyOrder, ApplyRefusal, DocumentStatus, FleetApi, FleetStatus,
+    PoolStatus, ScriptKill,
+};
+use keyway_fleet::{Apply, ApplyFault, OrderId, StoredDocument, Version};
+use keyway_metrics::{BusFigures, BusMetrics, FleetFigures, write_fleet};
+use parking_lot::Mutex;
+use rustix::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::time::Duration;
+
+/// Longest wait for the node's thread, which answers within milliseconds.
+const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+
+/// Longest wait for a document to be stored: longer than the coordinator takes for a transaction
+/// and a listing.
+const STORED_WITHIN: Duration = Duration::from_secs(15);
+
+/// A question to the node's thread, and where its answer goes.
+pub struct Ask {
+    pub question: Question,
+    pub tell: SyncSender<Answer>,
+}
+
+/// A question to the node's thread.
+pub enum Question {
+    Metrics,
+    Fleet,
+    Documents,
+    /// An order, and where its outcome goes. The thread gives it its number.
+    Apply(Apply, SyncSender<Result<Version, ApplyFault>>),
+}
+
+/// An answer of the node's thread.
+pub enum Answer {
+    Metrics(Box<BusFigures>, Box<FleetFigures>),
+    Fleet(Box<FleetStatus>),
+    Documents(Vec<StoredDocument>),
+}
+
+/// State of the node that is known without asking its thread.
+#[derive(Debug, Default)]
+pub struct State {
+    is_leaving: AtomicBool,
+    has_leader: AtomicBool,
+}
+
+impl State {
+    /// Notes that the node is leaving.
+    pub fn set_leaving(&self) {
+        self.is_leaving.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes whether a leader is known.
+    pub fn set_leader(&self, has_leader: bool) {
+        self.has_leader.store(has_leader, Ordering::Relaxed);
+    }
+}
+
+/// The admin listener's side.
+pub struct Asking {
+    metrics: Arc<BusMetrics>,
+    asked: Mutex<Sender<Ask>>,
+    wake: Arc<OwnedFd>,
+    state: Arc<State>,
+}
+
+impl Asking {
+    /// Creates it, with the channel on which the node's thread receives questions.
+    pub fn new(metrics: Arc<BusMetrics>, wake: Arc<OwnedFd>) -> (Self, Receiver<Ask>, Arc<State>) {
+        let (asked, asks) = channel();
+        let state = Arc::new(State::default());
+        let asking = Self { metrics, asked: Mutex::new(asked), wake, state: Arc::clone(&state) };
+        (asking, asks, state)
+    }
+
+    fn send(&self, question: Question) -> Receiver<Answer> {
+        let (tell, told) = sync_channel(1);
+        // If the node's thread has ended, the answer does not come.
+        let _ = self.asked.lock().send(Ask { question, tell });
+        let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
+        told
+    }
+
+    fn ask(&self, question: Question) -> Result<Answer, String> {
+        let told = self.send(question);
+        told.recv_timeout(ANSWER_WITHIN).map_err(|_| "the control node does not answer".to_owned())
+    }
+
+    fn stored(&self) -> Result<Vec<StoredDocument>, String> {
+        match self.ask(Question::Documents)? {
+            Answer::Documents(documents) => Ok(documents),
+            _ => Err("the control node does not answer".to_owned()),
+        }
+    }
+
+    fn store(&self, base: u64, text: &str) -> Result<Version, ApplyRefusal> {
+        let (tell, told) = sync_channel(1);
+        let order = Apply {
+            id: OrderId(0),
+            base,
+            text: text.into(),
+            at: crate::serve::wall_clock().unix_micros / 1_000_000,
+            by: "admin API".to_owned(),
+        };
+        drop(self.send(Question::Apply(order, tell)));
+        let outcome = told.recv_timeout(STORED_WITHIN).map_err(|_| {
+            let what = "the coordinator has not answered: the document may be stored, or may \
+                        still be; keyway ctl fleet tells which revision is current";
+            ApplyRefusal::Unavailable(what.to_owned())
+        })?;
+        outcome.map_err(|fault| match fault {
+            ApplyFault::OtherBase(_) | ApplyFault::Changed => {
+                ApplyRefusal::Conflict(fault.to_string())
+            }
+            ApplyFault::TooLong => ApplyRefusal::Invalid(vec![fault.to_string()]),
+            _ => ApplyRefusal::Unavailable(fault.to_string()),
+        })
+    }
+}
+
+impl FleetApi for Asking {
+    fn fleet(&self) -> Result<FleetStatus, String> {
+        match self.ask(Question::Fleet)? {
+            Answer::Fleet(status) => Ok(*status),
+            _ => Err("the control node does not answer".to_owned()),
+        }
+    }
+
+    fn documents(&self) -> Result<Vec<DocumentStatus>, String> {
+        let status = |document: StoredDocument| DocumentStatus {
+            revision: document.revision,
+            stored_unix_seconds: document.at,
+            by: document.by,
+            document: document.text.to_string(),
+        };
+        Ok(self.stored()?.into_iter().map(status).collect())
+    }
+
+    fn apply(&self, order: &ApplyOrder<'_>) -> Result<AppliedStatus, ApplyRefusal> {
+        let stored = self.stored().map_err(ApplyRefusal::Unavailable)?;
+        let revision = FleetApi::fleet(self).map_err(ApplyRefusal::Unavailable)?.revision;
+        let current = stored.into_iter().find(|one| one.revision == revision);
+        let text = current.map(|current| current.text).unwrap_or_else(|| "".into());
+        let changes = changes(&text, order.document).map_err(ApplyRefusal::Invalid)?;
+        let base = order.base.unwrap_or(revision);
+        if order.dry_run {
+            return Ok(AppliedStatus { base: revision, version: None, changes });
+        }
+        let version = self.store(base, order.document)?;
+        Ok(AppliedStatus { base, version: Some(version.to_string()), changes })
+    }
+}
+
+impl AdminState for Asking {
+    fn metrics(&self, out: &mut String) {
+        match self.ask(Question::Metrics) {
+            Ok(Answer::Metrics(bus, fleet)) => {
+                write_fleet(&fleet, out);
+                self.metrics.write_prometheus(&bus, out);
+            }
+            _ => out.push_str("# the control node does not answer\n"),
+        }
+    }
+
+    fn draining(&self) -> bool {
+        self.state.is_leaving.load(Ordering::Relaxed)
+    }
+
+    fn not_ready(&self) -> Vec<String> {
+        match self.state.has_leader.load(Ordering::Relaxed) {
+            true => Vec::new(),
+            false => vec!["no leader is known: see /v1/fleet for the coordinator".to_owned()],
+        }
+    }
+
+    fn pools(&self) -> Vec<PoolStatus> {
+        Vec::new()
+    }
+
+    fn restore_backend(&self, _pool: &str, _backend: &str) -> Result<bool, String> {
+        Err("a control node has no backends".to_owned())
+    }
+
+    fn kill_script(&self, _pool: &str) -> Result<ScriptKill, String> {
+        Err("a control node has no store".to_owned())
+    }
+
+    fn fleet(&self) -> Option<&dyn FleetApi> {
+        Some(self)
+    }
+}

@@ -1,0 +1,419 @@
+//! `keyway control`: a control node. It campaigns for the leadership of its cluster, and as leader
+//! publishes the document and knows the members.
+//!
+//! Three threads: the main one drives the node of the bus and decides (`keyway_fleet::Leader`), one
+//! speaks to the coordinator (`keyway_control::Seat`), one is the admin listener. The others wake
+//! the main one, which waits for none of them.
+
+mod admin;
+mod document;
+mod engine;
+mod show;
+
+use crate::bus::{Failures, Repeats, figures, incarnation, note};
+use admin::{Ask, Asking, Question};
+use anyhow::{Context, Result};
+use keyway_base::Time;
+use keyway_bus::{Event, Stamp, Upstream, Url};
+use keyway_channel::{Driver, DriverSettings, clock, here};
+use keyway_config::{BusTls, ConfigError, ControlNodeConfig};
+use keyway_control::{Access, Admin, AdminHandle, AdminOptions, Seat, Told};
+use keyway_fleet::{
+    ApplyFault, Identity, Leader, LeaderAction, LeaderFact, Note, OrderId, TOPIC, Version,
+};
+use keyway_metrics::BusMetrics;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender};
+use std::time::Duration;
+
+/// Longest wait when nothing is due. Other threads wake the main one earlier.
+const TURN: Duration = Duration::from_secs(60);
+
+/// How often the versions of nodes below are looked at, which tell of a coordinator that went back.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Checks the file of a control node. Prints that it is right, or every mistake in it.
+pub fn check(file: &Path, is_quiet: bool) -> Result<ExitCode> {
+    let config = match ControlNodeConfig::load(file) {
+        Ok(_) if is_quiet => return Ok(ExitCode::SUCCESS),
+        loaded => told(loaded),
+    };
+    let Some(config) = config else { return Ok(ExitCode::from(2)) };
+    crate::bus::say!("cluster = \"{}\"", config.cluster)?;
+    crate::bus::say!("coordinator: {}", engine::shown(&config))?;
+    crate::bus::say!("id = \"{}\"", config.bus.settings.id)?;
+    for url in &config.bus.settings.urls {
+        crate::bus::say!("listens at {url}")?;
+    }
+    crate::bus::say!("admin at {}", config.admin)?;
+    eprintln!("{}: a control node, no errors", file.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Reports the warnings or errors of a file that was read.
+fn told(loaded: Result<ControlNodeConfig, Vec<ConfigError>>) -> Option<ControlNodeConfig> {
+    match loaded {
+        Ok(config) => {
+            let warnings = config.warnings.iter().chain(&config.bus.warnings);
+            warnings.for_each(|warning| eprintln!("warning: {warning}"));
+            Some(config)
+        }
+        Err(errors) => {
+            errors.iter().for_each(|error| eprintln!("{error}"));
+            eprintln!("keyway: {}; not valid", crate::cli::counted(errors.len(), "error"));
+            None
+        }
+    }
+}
+
+/// Runs a control node until a signal.
+pub fn run(file: &Path) -> Result<ExitCode> {
+    let Some(config) = told(ControlNodeConfig::load(file)) else { return Ok(ExitCode::from(2)) };
+    crate::log::start(&config.log, None);
+    crate::serve::raise_descriptor_limit();
+    Running::start(&config)?.run()
+}
+
+/// The orders that signals have given.
+#[derive(Default)]
+struct Signalled {
+    is_over: AtomicBool,
+    is_to_reread: AtomicBool,
+}
+
+struct Running {
+    driver: Driver,
+    leader: Leader,
+    seat: Seat,
+    signalled: Arc<Signalled>,
+    asks: Receiver<Ask>,
+    /// The threads that wait for the outcome of an order.
+    orders: BTreeMap<OrderId, SyncSender<Result<Version, ApplyFault>>>,
+    next_order: u64,
+    look_at: Time,
+    tls: Option<BusTls>,
+    id: keyway_bus::NodeId,
+    elections: u64,
+    faults: u64,
+    failures: Failures,
+    repeats: Repeats,
+    metrics: Arc<BusMetrics>,
+    state: Arc<admin::State>,
+    /// The admin listener ends with the node.
+    _admin: AdminHandle,
+}
+
+impl Running {
+    fn start(config: &ControlNodeConfig) -> Result<Running> {
+        let mut settings = config.bus.settings.clone();
+        (settings.place, settings.incarnation) = (here(), incarnation());
+        let tls = config.bus.tls.as_ref().map(|tls| tls.loaded.clone());
+        let share_with = config.bus.share_with.clone();
+        let mut driver = Driver::new(settings, DriverSettings { share_with, tls }).map_err(
+            |error| match error.kind() {
+                ErrorKind::AddrInUse => {
+                    anyhow::anyhow!("cannot listen at {error}: another process does")
+                }
+                _ => anyhow::anyhow!("cannot listen at {error}"),
+            },
+        )?;
+        // Nobody is known to lead yet.
+        driver.node().set_upstreams(Vec::new(), true, clock());
+        let start_micros = crate::serve::wall_clock().unix_micros;
+        let metrics = Arc::new(BusMetrics::new(env!("CARGO_PKG_VERSION"), start_micros));
+        let (asking, asks, state) = Asking::new(Arc::clone(&metrics), driver.waker());
+        let token = config.admin_token.as_ref().map(|token| token.expose());
+        let options = AdminOptions { access: Access::new(token), ..AdminOptions::default() };
+        let admin = Admin::start_with(options, &config.admin.to_string(), Arc::new(asking))
+            .map_err(|error| anyhow::anyhow!("{error}"))?;
+        let waker = driver.waker();
+        let wake = move || {
+            let _ = rustix::io::write(&*waker, &1u64.to_ne_bytes());
+        };
+        let seat = Seat::start(engine::engine(config)?, config.lease, wake)
+            .context("cannot start a thread")?;
+        let me = Identity {
+            cluster: config.cluster.clone(),
+            node: config.bus.settings.id,
+            urls: driver.urls().iter().map(ToString::to_string).collect(),
+            admin: Some(admin.local_addr().to_string()),
+        };
+        tracing::info!(
+            cluster = config.cluster,
+            coordinator = engine::shown(config),
+            bus = me.urls.join(" "),
+            admin = %admin.local_addr(),
+            "control node {} runs",
+            me.node
+        );
+        Ok(Running {
+            signalled: watch_signals(&driver)?,
+            leader: Leader::new(me),
+            seat,
+            asks,
+            orders: BTreeMap::new(),
+            next_order: 0,
+            look_at: clock(),
+            tls: config.bus.tls.clone(),
+            id: config.bus.settings.id,
+            elections: 0,
+            faults: 0,
+            failures: Failures::default(),
+            repeats: Repeats::default(),
+            metrics,
+            state,
+            driver,
+            _admin: admin,
+        })
+    }
+
+    fn run(mut self) -> Result<ExitCode> {
+        loop {
+            let due = self.leader.poll_deadline().map_or(TURN, |at| at.since(clock()));
+            self.driver.turn(due.min(LOOK_EVERY))?;
+            self.take_events();
+            while let Some(told) = self.seat.poll() {
+                self.on_told(told);
+            }
+            while let Ok(ask) = self.asks.try_recv() {
+                self.on_ask(ask);
+            }
+            let now = clock();
+            if self.leader.poll_deadline().is_some_and(|at| at <= now) {
+                self.leader.handle_timeout(now);
+            }
+            self.look(now);
+            self.carry_out();
+            // ORDER: the flags themselves are the only data
+            if self.signalled.is_to_reread.swap(false, Ordering::Relaxed) {
+                self.reread_certificates();
+            }
+            if self.signalled.is_over.load(Ordering::Relaxed) {
+                return self.leave();
+            }
+        }
+    }
+
+    /// Ends in order: first the session, so that another node leads at once.
+    fn leave(mut self) -> Result<ExitCode> {
+        tracing::info!("leaving: the session ends, and another control node leads");
+        self.state.set_leaving();
+        self.seat.end();
+        self.driver.node().leave(clock());
+        loop {
+            while let Some(event) = self.driver.poll_event() {
+                if event == Event::Gone {
+                    tracing::info!("stopped");
+                    return Ok(ExitCode::SUCCESS);
+                }
+            }
+            self.driver.turn(TURN)?;
+        }
+    }
+
+    fn on_told(&mut self, told: Told) {
+        let now = clock();
+        match told {
+            Told::Session(session) => self.leader.handle_session(session, now),
+            Told::Listed(revision, facts) => self.leader.handle_listed(revision, facts, now),
+            Told::Changed(revision, changes) => self.leader.handle_changes(revision, changes, now),
+            Told::Written(ticket, written) => self.leader.handle_written(ticket, written, now),
+            Told::Fault { what, is_final } => {
+                self.faults += 1;
+                self.leader.handle_fault(&what, is_final, now);
+            }
+        }
+        self.carry_out();
+    }
+
+    /// Carries out the orders of the leader's machine, and logs what has changed.
+    fn carry_out(&mut self) {
+        let now = clock();
+        while let Some(action) = self.leader.poll_action() {
+            match action {
+                LeaderAction::Write(ticket, write) => {
+                    if !self.seat.write(ticket, write) {
+                        let why = "too many transactions wait".to_owned();
+                        let failed = keyway_fleet::Written::Failed(why);
+                        self.leader.handle_written(ticket, failed, now);
+                    }
+                }
+                LeaderAction::List => self.seat.list(),
+                LeaderAction::Lead => {
+                    self.elections += 1;
+                    self.driver.node().set_upstreams(Vec::new(), false, now);
+                }
+                LeaderAction::Follow(leader) => self.follow(&leader, now),
+                LeaderAction::Adrift => self.driver.node().set_upstreams(Vec::new(), true, now),
+                LeaderAction::Publish(published) => {
+                    let Version { epoch, revision: version } = published.document.version;
+                    let stamp = Stamp { epoch, version };
+                    let body = published.encode();
+                    if let Err(fault) = self.driver.node().publish(TOPIC, stamp, body) {
+                        tracing::error!(
+                            "document {} is not published: {fault}; nodes of the bus have a later \
+                             one: the coordinator went back, as after a restored backup",
+                            published.document.version
+                        );
+                    }
+                }
+                LeaderAction::Answer(order, outcome) => {
+                    if let Some(tell) = self.orders.remove(&order) {
+                        // The asking thread may have given up.
+                        let _ = tell.try_send(outcome);
+                    }
+                }
+            }
+        }
+        while let Some(said) = self.leader.poll_note() {
+            self.log(&said);
+        }
+        self.state.set_leader(self.leader.has_leader());
+    }
+
+    fn log(&mut self, said: &Note) {
+        let what = said.to_string();
+        if matches!(said, Note::Fault(_)) && !self.repeats.is_news("coordinator", &what, clock()) {
+            return;
+        }
+        match said.is_warning() {
+            true => tracing::warn!("{what}"),
+            false => tracing::info!("{what}"),
+        }
+    }
+
+    /// Goes below the leader on the bus, so that members that are below this node reach it.
+    fn follow(&mut self, leader: &LeaderFact, now: Time) {
+        let urls: Vec<Url> = leader.urls.iter().filter_map(|url| url.parse().ok()).collect();
+        let upstream = Upstream { id: leader.id(), urls };
+        let upstreams = if upstream.urls.is_empty() { Vec::new() } else { vec![upstream] };
+        self.driver.node().set_upstreams(upstreams, true, now);
+    }
+
+    fn look(&mut self, now: Time) {
+        if now < self.look_at {
+            return;
+        }
+        self.look_at = now + LOOK_EVERY;
+        if let Some(Stamp { epoch, version: revision }) = self.driver.node().latest_below(TOPIC) {
+            self.leader.handle_latest_below(Version { epoch, revision });
+        }
+    }
+
+    fn take_events(&mut self) {
+        while let Some(event) = self.driver.poll_event() {
+            self.on_event(event);
+        }
+        if let Some(error) = self.driver.poll_not_accepted() {
+            let why = error.to_string();
+            if self.repeats.is_news("accept", &why, clock()) {
+                tracing::warn!("cannot accept on the bus: {why}");
+            }
+        }
+        while let Some(took) = self.driver.node().poll_round_trip() {
+            self.metrics.note_round_trip(took);
+        }
+    }
+
+    fn on_event(&mut self, event: Event) {
+        let now = clock();
+        match event {
+            Event::Message { from, body, .. } => self.leader.handle_report(from, &body, now),
+            Event::Joined(id) => self.leader.handle_joined(id),
+            Event::Left(id) => self.leader.handle_left(id, now),
+            // It is for the nodes below; this one needs it only to pass it on.
+            Event::Push { topic, epoch, version, .. } => {
+                self.driver.node().applied(&topic, Stamp { epoch, version }, true, now);
+            }
+            Event::Command { from, seq, .. } => {
+                let why = ["a control node has no commands"];
+                let _ = self.driver.node().reply(from, seq, 1, &why, now);
+            }
+            Event::PeerDown { reason, .. } => note(&mut self.failures.lost, reason),
+            Event::Failed { reason, .. } => note(&mut self.failures.messages, reason),
+            Event::Unreached { at, reason, .. } => {
+                let why = reason.to_string();
+                if self.repeats.is_news(&at.to_string(), &why, now) {
+                    tracing::warn!("the leader cannot be reached at {at}: {why}");
+                }
+            }
+            Event::Refused { id, from, reason } => {
+                note(&mut self.failures.refused, reason);
+                if let Some(from) = from {
+                    let why = reason.to_string();
+                    if self.repeats.is_news(&format!("{id}"), &why, now) {
+                        tracing::warn!("{id} from {from} is not let in: {why}");
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn on_ask(&mut self, ask: Ask) {
+        let Ask { question, tell } = ask;
+        // The asking thread may have given up.
+        match question {
+            Question::Metrics => {
+                let view = self.leader.view(clock());
+                let fleet = show::figures(&view, self.elections, self.faults);
+                let bus = figures(self.driver.node(), &self.failures);
+                let _ = tell.try_send(admin::Answer::Metrics(Box::new(bus), Box::new(fleet)));
+            }
+            Question::Fleet => {
+                let status = show::status(&self.leader.view(clock()));
+                let _ = tell.try_send(admin::Answer::Fleet(Box::new(status)));
+            }
+            Question::Documents => {
+                let documents = self.leader.documents();
+                let _ = tell.try_send(admin::Answer::Documents(documents));
+            }
+            Question::Apply(mut order, outcome) => {
+                self.next_order += 1;
+                order.id = OrderId(self.next_order);
+                self.orders.insert(order.id, outcome);
+                self.leader.apply(order, clock());
+            }
+        }
+        self.carry_out();
+    }
+
+    /// Reads the certificate files again. New connections use what is in them.
+    fn reread_certificates(&mut self) {
+        match self.tls.as_ref().map(|tls| tls.reread(self.id)) {
+            None => tracing::info!("no certificates to read again"),
+            Some(Ok(warnings)) => {
+                warnings.iter().for_each(|warning| tracing::warn!("certificates: {warning}"));
+                tracing::info!("certificates read again");
+            }
+            Some(Err(faults)) => {
+                faults.iter().for_each(|fault| tracing::error!("certificates: {fault}"));
+                tracing::error!("certificates not read again: those of before are used");
+            }
+        }
+    }
+}
+
+/// Starts a thread that waits for signals, so that the node need not poll for them.
+fn watch_signals(driver: &Driver) -> Result<Arc<Signalled>> {
+    let told = Arc::new(Signalled::default());
+    let (tell, wake) = (Arc::clone(&told), driver.waker());
+    let mut signals =
+        Signals::new([SIGTERM, SIGINT, SIGHUP]).context("cannot watch for signals")?;
+    std::thread::Builder::new().name("keyway-signals".to_owned()).spawn(move || {
+        for signal in signals.forever() {
+            let flag = if signal == SIGHUP { &tell.is_to_reread } else { &tell.is_over };
+            // ORDER: the flag itself is the only data
+            flag.store(true, Ordering::Relaxed);
+            let _ = rustix::io::write(&*wake, &1u64.to_ne_bytes());
+        }
+    })?;
+    Ok(told)
+}

@@ -1,0 +1,330 @@
+//! The thread's loop: the bus, the machine, the file, and the orders to the main thread.
+
+use super::{Joining, Ordered, SharedAbout, is_passing, state_file};
+use crate::bus::{Repeats, incarnation};
+use crate::reload::{Diff, Refusal, Wake};
+use anyhow::{Context, Result, bail};
+use keyway_base::Time;
+use keyway_bus::{Event, NodeId, SendOptions, Settings, Stamp, Tokens};
+use keyway_channel::{Driver, DriverSettings, clock, here};
+use keyway_config::{ControlConfig, read_token};
+use keyway_fleet::limits::{DOCUMENT_LEN_MAX, HEAD_LEN_MAX, REPORT_WITHIN};
+use keyway_fleet::{Document, Member, MemberAction, Published, TOPIC, Version};
+use keyway_tls::PeerTls;
+use rustix::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+/// Longest turn: how late the control plane hears of other listeners after a reload.
+const TURN: Duration = Duration::from_secs(1);
+
+/// Time until a document is applied again that could not be at that moment, as during an upgrade.
+const APPLY_AGAIN: Duration = Duration::from_secs(1);
+
+/// Time for leaving the bus at the end.
+const LEAVE_WITHIN: Duration = Duration::from_millis(500);
+
+/// How the main thread has applied a document.
+type Outcome = Result<Diff, Refusal>;
+
+pub(super) struct Link {
+    driver: Driver,
+    member: Member,
+    about: SharedAbout,
+    state_file: PathBuf,
+    main: Sender<Wake>,
+    applied: (Sender<Outcome>, Receiver<Outcome>),
+    /// The document that the main thread was told of, and when it is told again.
+    applying: Option<(Document, Option<Time>)>,
+    /// The report whose acknowledgement is awaited.
+    report: Option<u64>,
+    upstream: Option<NodeId>,
+    repeats: Repeats,
+}
+
+fn settings(control: &ControlConfig) -> Result<Settings> {
+    let mut settings = Settings::of(control.id);
+    (settings.place, settings.incarnation) = (here(), incarnation());
+    settings.upstreams = control.upstreams();
+    if let Some(file) = &control.token_file {
+        let named = || format!("token_file {} in [control]", file.display());
+        let token =
+            read_token(&file.to_string_lossy()).map_err(anyhow::Error::msg).with_context(named)?;
+        let mut tokens = Tokens::default();
+        tokens.add(&token).with_context(named)?;
+        settings.tokens = tokens;
+    }
+    // A proxy takes documents and nothing else.
+    settings.topics_max = 4;
+    settings.topics_len_max = 8 * (DOCUMENT_LEN_MAX + HEAD_LEN_MAX);
+    let faults = settings.faults();
+    if !faults.is_empty() {
+        bail!("[control]: {}", faults.join("; "));
+    }
+    Ok(settings)
+}
+
+fn tls(control: &ControlConfig) -> Result<Option<PeerTls>> {
+    let Some(files) = &control.tls else { return Ok(None) };
+    match PeerTls::load(files, &keyway_config::read_file) {
+        Ok(loaded) => {
+            for fault in loaded.warnings {
+                tracing::warn!("tls in [control]: {}; {}", fault.what, fault.hint);
+            }
+            Ok(Some(loaded.tls))
+        }
+        Err(faults) => {
+            let lines = faults.iter().map(|fault| format!("{}; {}", fault.what, fault.hint));
+            bail!("tls in [control]: {}", lines.collect::<Vec<_>>().join("\n"))
+        }
+    }
+}
+
+/// What the thread begins with. Everything that an operator can get wrong was checked.
+pub(super) struct Start {
+    settings: Settings,
+    tls: Option<PeerTls>,
+    member: Member,
+    about: SharedAbout,
+    state_file: PathBuf,
+    main: Sender<Wake>,
+}
+
+impl Start {
+    pub fn new(joining: &Joining, main: Sender<Wake>, about: SharedAbout) -> Result<Start> {
+        let control = &joining.control;
+        let (saved, begun) = (joining.saved.clone(), joining.begun.clone());
+        Ok(Start {
+            settings: settings(control)?,
+            tls: tls(control)?,
+            member: Member::new(&control.cluster, about.get(), saved, begun),
+            about,
+            state_file: control.state_file.clone(),
+            main,
+        })
+    }
+}
+
+impl Link {
+    pub fn new(start: Start) -> std::io::Result<Link> {
+        let Start { settings, tls, member, about, state_file, main } = start;
+        let driver = Driver::new(settings, DriverSettings { tls, ..DriverSettings::default() })?;
+        Ok(Link {
+            driver,
+            member,
+            about,
+            state_file,
+            main,
+            applied: channel(),
+            applying: None,
+            report: None,
+            upstream: None,
+            repeats: Repeats::default(),
+        })
+    }
+
+    pub fn waker(&self) -> Arc<OwnedFd> {
+        self.driver.waker()
+    }
+
+    /// Runs until it is told to end. A failure of the system ends it too: the process serves on.
+    pub fn run(mut self, is_over: &AtomicBool) {
+        loop {
+            if let Err(error) = self.turn() {
+                tracing::error!(
+                    "control: the thread ends: {error}; this process serves on by what it has"
+                );
+                return;
+            }
+            // ORDER: the flag itself is the only data
+            if is_over.load(Ordering::Relaxed) {
+                return self.leave();
+            }
+        }
+    }
+
+    fn turn(&mut self) -> std::io::Result<()> {
+        let now = clock();
+        let again = self.applying.as_ref().and_then(|(_, again)| *again);
+        let due = self.member.poll_deadline().into_iter().chain(again).min();
+        self.driver.turn(due.map_or(TURN, |at| at.since(now)).min(TURN))?;
+        while let Some(event) = self.driver.poll_event() {
+            self.on_event(event);
+        }
+        while let Ok(outcome) = self.applied.1.try_recv() {
+            self.on_applied(outcome);
+        }
+        let now = clock();
+        self.member.set_about(self.about.get(), now);
+        if self.member.poll_deadline().is_some_and(|at| at <= now) {
+            self.member.handle_timeout(now);
+        }
+        if let Some((document, Some(at))) = &self.applying
+            && *at <= now
+        {
+            self.order(document.clone());
+        }
+        self.carry_out();
+        Ok(())
+    }
+
+    fn leave(mut self) {
+        let until = clock() + LEAVE_WITHIN;
+        self.driver.node().leave(clock());
+        while clock() < until {
+            while let Some(event) = self.driver.poll_event() {
+                if event == Event::Gone {
+                    return;
+                }
+            }
+            if self.driver.turn(until.since(clock())).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn on_event(&mut self, event: Event) {
+        let now = clock();
+        match event {
+            Event::Push { topic, body, .. } if topic == TOPIC => self.on_document(&body),
+            Event::Acked { seq } if self.report == Some(seq) => {
+                self.report = None;
+                self.member.handle_reported(true, now);
+            }
+            Event::Failed { seq, .. } if self.report == Some(seq) => {
+                self.report = None;
+                self.member.handle_reported(false, now);
+            }
+            Event::Upstream(upstream) => self.on_upstream(upstream),
+            Event::Unreached { at, reason, .. } => {
+                let why = reason.to_string();
+                if self.repeats.is_news(&at.to_string(), &why, now) {
+                    let serves = self.serves();
+                    tracing::warn!("control: {at} cannot be reached: {why}; {serves}");
+                }
+            }
+            Event::PushConflict { epoch, version, .. } => {
+                let version = Version { epoch, revision: version };
+                tracing::error!("control: there are two documents {version}; the first one counts");
+            }
+            Event::Command { from, seq, .. } => {
+                let _ = self.driver.node().reply(from, seq, 1, &["a proxy has no commands"], now);
+            }
+            _ => {}
+        }
+    }
+
+    fn serves(&self) -> String {
+        match self.member.running() {
+            Some(version) => format!("this process serves by document {version}"),
+            None => "this process serves by its file".to_owned(),
+        }
+    }
+
+    fn on_upstream(&mut self, upstream: Option<NodeId>) {
+        if upstream == self.upstream {
+            return;
+        }
+        self.upstream = upstream;
+        match upstream {
+            Some(id) => {
+                self.repeats.forget();
+                tracing::info!("control: connected to {id}");
+                self.member.handle_joined(clock());
+            }
+            None => {
+                tracing::warn!("control: no control node is connected; {}", self.serves());
+            }
+        }
+    }
+
+    fn on_document(&mut self, body: &[u8]) {
+        let now = clock();
+        let published = match Published::decode(body) {
+            Ok(published) => published,
+            Err(fault) => return tracing::error!("control: {fault}; {}", self.serves()),
+        };
+        let version = published.document.version;
+        match self.member.handle_published(published, now) {
+            Ok(true) => tracing::info!("control: document {version} has come"),
+            Ok(false) => {}
+            Err(refusal) => tracing::error!("control: refused: {refusal}; {}", self.serves()),
+        }
+    }
+
+    /// Orders the main thread to serve by a document.
+    fn order(&mut self, document: Document) {
+        let ordered = Ordered {
+            document: document.clone(),
+            answer: self.applied.0.clone(),
+            wake: self.driver.waker(),
+        };
+        self.applying = Some((document, None));
+        // If the main thread has ended, this one is about to.
+        let _ = self.main.send(Wake::Document(ordered));
+    }
+
+    fn on_applied(&mut self, outcome: Outcome) {
+        let Some((document, _)) = self.applying.take() else { return };
+        let outcome = match outcome {
+            Err(refusal) if is_passing(&refusal) => {
+                self.applying = Some((document, Some(clock() + APPLY_AGAIN)));
+                return;
+            }
+            Ok(_) => {
+                tracing::info!("control: this process serves by document {}", document.version);
+                Ok(())
+            }
+            Err(refusal) => {
+                tracing::error!(
+                    "control: document {} cannot be applied: {refusal}; {}",
+                    document.version,
+                    self.serves()
+                );
+                Err(refusal.to_string())
+            }
+        };
+        self.member.handle_applied(outcome, clock());
+    }
+
+    /// Carries out the orders of the machine.
+    fn carry_out(&mut self) {
+        while let Some(action) = self.member.poll_action() {
+            let now = clock();
+            match action {
+                MemberAction::Save(saved) => {
+                    let outcome = state_file::write(&self.state_file, &saved);
+                    if let Err(why) = &outcome
+                        && self.repeats.is_news("state", why, now)
+                    {
+                        tracing::error!(
+                            "control: document {} is not served by, for it cannot be saved: {why}",
+                            saved.newest.version
+                        );
+                    }
+                    self.member.handle_saved(outcome, now);
+                }
+                MemberAction::Apply(document) => self.order(document),
+                MemberAction::Applied { version, is_good } => {
+                    let stamp = Stamp { epoch: version.epoch, version: version.revision };
+                    self.driver.node().applied(TOPIC, stamp, is_good, now);
+                }
+                MemberAction::Report { to, body } => {
+                    let options =
+                        SendOptions { ack_within: Some(REPORT_WITHIN), no_upstream: false };
+                    match self.driver.node().send(to, &body, options, now) {
+                        Ok(seq) => self.report = Some(seq),
+                        Err(_) => self.member.handle_reported(false, now),
+                    }
+                }
+                MemberAction::Tell { to, body } => {
+                    // It is told again with the next document.
+                    let _ = self.driver.node().send(to, &body, SendOptions::default(), now);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! A process that serves as a member of the fleet: it joins the control plane on a thread of its
+//! own, keeps the latest document on its disk, and serves by it.
+//!
+//! The thread drives the node of the bus and the machine [`keyway_fleet::Member`]. The main thread
+//! applies documents as it applies reloads. Workers know of neither.
+
+mod link;
+mod state_file;
+
+use crate::reload::{Cause, Diff, Refusal, Wake};
+use anyhow::{Context, Result};
+use keyway_config::{Config, ConfigError, ControlConfig};
+use keyway_fleet::{About, Begun, Document, Saved};
+use link::{Link, Start};
+use parking_lot::Mutex;
+use rustix::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, sync_channel};
+use std::thread::JoinHandle;
+
+/// The control plane that a process joins, and what it had on its disk at the start.
+pub struct Joining {
+    control: ControlConfig,
+    saved: Option<Saved>,
+    begun: Begun,
+    /// The document that the configuration has.
+    document: Option<Document>,
+    /// What is to be logged of the start.
+    said: Vec<String>,
+}
+
+impl Joining {
+    /// Returns the document that the configuration has.
+    pub fn document(&self) -> Option<Document> {
+        self.document.clone()
+    }
+}
+
+/// Reads the configuration file. If the process joins a control plane, the document that is on the
+/// disk is in it: the newest one, or the one before it if that one cannot be used.
+///
+/// # Errors
+/// Returns everything wrong with the file. A document that is wrong is no error.
+pub fn load(path: &Path) -> Result<(Config, Option<Joining>), Vec<ConfigError>> {
+    let alone = Config::load(path)?;
+    let Some(control) = alone.control.clone() else { return Ok((alone, None)) };
+    let mut said = Vec::new();
+    let shown = control.state_file.display().to_string();
+    let saved = match state_file::read(&control.state_file) {
+        Ok(saved) => saved,
+        Err(why) => {
+            said.push(format!("{shown}: {why}; this process starts without a document"));
+            None
+        }
+    };
+    let saved = saved.filter(|saved| {
+        let is_ours = saved.cluster == control.cluster;
+        if !is_ours {
+            let (theirs, ours) = (&saved.cluster, &control.cluster);
+            said.push(format!("{shown} is of cluster {theirs:?}, and this is {ours:?}: not used"));
+        }
+        is_ours
+    });
+    let mut joining = Joining { control, saved, begun: Begun::default(), document: None, said };
+    let config = joining.choose(path).unwrap_or(alone);
+    Ok((config, Some(joining)))
+}
+
+/// Reads the configuration file with a document.
+///
+/// # Errors
+/// Returns everything wrong with both.
+pub fn load_with(path: &Path, document: &Document) -> Result<Config, Vec<ConfigError>> {
+    match document.text.is_empty() {
+        true => Config::load(path),
+        false => {
+            let name = format!("document {} of control", document.version);
+            Config::load_with(path, &name, &document.text)
+        }
+    }
+}
+
+impl Joining {
+    /// Finds the document to start with. Returns the configuration with it.
+    fn choose(&mut self, path: &Path) -> Option<Config> {
+        let saved = self.saved.clone()?;
+        for document in [Some(saved.newest), saved.good].into_iter().flatten() {
+            match load_with(path, &document) {
+                Ok(config) => {
+                    self.said.push(format!(
+                        "this process starts with document {} of {}",
+                        document.version,
+                        self.control.state_file.display()
+                    ));
+                    self.begun.running = Some(document.version);
+                    self.document = Some(document);
+                    return Some(config);
+                }
+                Err(errors) => {
+                    let lines = errors.iter().map(ToString::to_string).collect::<Vec<_>>();
+                    let why = lines.join("\n");
+                    self.said.push(format!("document {} is not used: {why}", document.version));
+                    self.begun.refused.get_or_insert(why);
+                }
+            }
+        }
+        None
+    }
+}
+
+/// What the control plane is told of this process; the main thread keeps it up to date.
+#[derive(Clone, Default)]
+pub struct SharedAbout(Arc<Mutex<About>>);
+
+impl SharedAbout {
+    /// Takes what a configuration says.
+    pub fn set(&self, config: &Config) {
+        *self.0.lock() = About {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            listeners: config.listeners.iter().map(|one| one.bind.to_string()).collect(),
+            pools: config.pools.iter().map(|pool| pool.name.clone()).collect(),
+        };
+    }
+
+    fn get(&self) -> About {
+        self.0.lock().clone()
+    }
+}
+
+/// An order to serve by a document. It is answered once, unless the process ends.
+pub struct Ordered {
+    document: Document,
+    answer: Sender<Result<Diff, Refusal>>,
+    wake: Arc<OwnedFd>,
+}
+
+impl Ordered {
+    /// Returns the document.
+    pub fn document(&self) -> &Document {
+        &self.document
+    }
+
+    /// Tells the outcome.
+    pub fn answer(&self, outcome: Result<Diff, Refusal>) {
+        // The thread may have ended.
+        let _ = self.answer.send(outcome);
+        let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
+    }
+}
+
+/// Returns whether a refusal has its reason in the moment, and not in the document.
+fn is_passing(refusal: &Refusal) -> bool {
+    matches!(refusal.cause, Cause::Draining | Cause::Upgrading | Cause::Late)
+}
+
+/// The thread that has joined the control plane. Dropping it leaves the bus and ends the thread.
+pub struct Membership {
+    about: SharedAbout,
+    is_over: Arc<AtomicBool>,
+    wake: Arc<OwnedFd>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Membership {
+    /// Starts the thread, if the configuration has a control plane.
+    ///
+    /// # Errors
+    /// Returns what is wrong with the token or the certificates, or that there is no thread.
+    pub fn start(
+        (joining, main): (Option<&Joining>, Sender<Wake>),
+        config: &Config,
+    ) -> Result<Option<Membership>> {
+        let Some(joining) = joining else { return Ok(None) };
+        joining.said.iter().for_each(|line| tracing::info!("control: {line}"));
+        let about = SharedAbout::default();
+        about.set(config);
+        let is_over = Arc::new(AtomicBool::new(false));
+        let over = Arc::clone(&is_over);
+        let start = Start::new(joining, main, about.clone())?;
+        let (tell, told) = sync_channel(1);
+        // The node of the bus stays on the thread that makes it.
+        let run = move || match Link::new(start) {
+            Ok(link) => {
+                // The thread that waits has not given up: it waits for this alone.
+                let _ = tell.send(Ok(link.waker()));
+                link.run(&over);
+            }
+            Err(error) => drop(tell.send(Err(error))),
+        };
+        let thread = std::thread::Builder::new()
+            .name("keyway-fleet".to_owned())
+            .spawn(run)
+            .context("cannot start a thread")?;
+        let wake = told.recv().context("the thread has ended")?.context("no node of the bus")?;
+        Ok(Some(Membership { about, is_over, wake, thread: Some(thread) }))
+    }
+
+    /// Returns what the control plane is told of this process.
+    pub fn about(membership: Option<&Membership>) -> SharedAbout {
+        membership.map(|it| it.about.clone()).unwrap_or_default()
+    }
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        // ORDER: the flag itself is the only data
+        self.is_over.store(true, Ordering::Relaxed);
+        let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
+        if let Some(thread) = self.thread.take() {
+            // A panic of that thread has been reported by the panic hook.
+            let _ = thread.join();
+        }
+    }
+}

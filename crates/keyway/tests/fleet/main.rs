@@ -1,0 +1,11 @@
+//! A fleet of real processes: two control nodes, three proxies over redis-servers, and a
+//! coordinator.
+//!
+//! A load whose every reply is checked goes through each proxy meanwhile. Whatever happens to
+//! control, no request fails.
+
+#![allow(clippy::disallowed_methods, reason = "how long a take-over takes is what is tested")]
+
+mod documents;
+mod scenario;
+mod stage;

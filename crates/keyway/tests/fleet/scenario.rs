@@ -1,0 +1,137 @@
+//! Control nodes are killed, stopped and started again, and proxies are as well.
+
+use crate::stage::{Fleet, SOON};
+use keyway_testkit::{CheckedLoad, EtcdCluster, LoadShape, has_etcd, wait_until, watchdog};
+use std::time::{Duration, Instant};
+
+/// Longest time in which nobody leads after a leader was killed.
+const TAKE_OVER: Duration = Duration::from_secs(3);
+
+/// The same after a leader was stopped in order: less than its lease, which another node would wait
+/// for otherwise.
+const HAND_OVER: Duration = Duration::from_secs(2);
+
+#[test]
+fn a_fleet_over_files_lives_through_everything() {
+    let _watchdog = watchdog(Duration::from_secs(120), "the fleet over files");
+    live_through_everything(Fleet::start(None));
+}
+
+#[test]
+fn a_fleet_over_etcd_lives_through_everything() {
+    if !has_etcd("the fleet over etcd") {
+        return;
+    }
+    let _watchdog = watchdog(Duration::from_secs(120), "the fleet over etcd");
+    live_through_everything(Fleet::start(Some(EtcdCluster::start(1))));
+}
+
+fn loads(fleet: &Fleet) -> Vec<CheckedLoad> {
+    let load = |(nth, proxy): (usize, &crate::stage::Proxy)| {
+        let prefix = format!("load{nth}");
+        let shape = LoadShape { clients: 2, prefix, seed: nth as u64 + 1, ..LoadShape::default() };
+        CheckedLoad::start(proxy.client, shape)
+    };
+    fleet.proxies.iter().enumerate().map(load).collect()
+}
+
+fn live_through_everything(mut fleet: Fleet) {
+    fleet.wait_current(&[0, 1, 2], 0);
+    let loads = loads(&fleet);
+    let applied = fleet.apply(&fleet.document("500ms", ""), 0).expect_success("keyway ctl");
+    assert!(applied.stdout.contains("main"), "{}", applied.text);
+    fleet.wait_current(&[0, 1, 2], 1);
+    assert!(fleet.proxies[0].config().contains("timeout = \"500ms\""));
+
+    killed_leader(&mut fleet);
+    stopped_leader(&mut fleet);
+    paused_proxy(&fleet);
+    coordinator_away(&mut fleet);
+    loads.iter().for_each(|load| load.wait_replies(50));
+    for load in loads {
+        load.stop().assert_clean();
+    }
+    without_control(&mut fleet);
+}
+
+/// kill -9 of the leader: another one leads in time, and publishes.
+fn killed_leader(fleet: &mut Fleet) {
+    let leader = fleet.leader();
+    let since = Instant::now();
+    if let Some(mut process) = fleet.controls[leader].process.take() {
+        process.kill();
+    }
+    assert_eq!(fleet.leader(), 1 - leader);
+    let took = since.elapsed();
+    assert!(took < TAKE_OVER, "the take-over took {took:?}");
+    fleet.wait_current(&[0, 1, 2], 1);
+    fleet.store(&fleet.document("600ms", ""), 1);
+    fleet.wait_current(&[0, 1, 2], 2);
+    fleet.controls[leader].start(&fleet.directory);
+    let id = format!("z1.control.0.{}", 2 - leader);
+    wait_until("the other one follows", SOON, || {
+        fleet.controls[leader].fleet().is_some_and(|seen| seen["leader"]["node"] == id.as_str())
+    });
+}
+
+/// SIGTERM: the other one leads at once.
+fn stopped_leader(fleet: &mut Fleet) {
+    let leader = fleet.leader();
+    let process = fleet.controls[leader].process.take();
+    let since = Instant::now();
+    process.as_ref().expect("it runs").terminate();
+    assert_eq!(fleet.leader(), 1 - leader);
+    let took = since.elapsed();
+    assert!(took < HAND_OVER, "the hand-over took {took:?}");
+    let mut process = process.expect("it runs");
+    assert!(process.wait_exit(SOON).success(), "{}", process.log());
+    fleet.wait_current(&[0, 1, 2], 2);
+    fleet.controls[leader].start(&fleet.directory);
+}
+
+/// A proxy that hangs lags, is seen to lag, and blocks nobody.
+fn paused_proxy(fleet: &Fleet) {
+    let process = fleet.proxies[2].process.as_ref().expect("it runs");
+    process.pause();
+    fleet.store(&fleet.document("700ms", ""), 2);
+    fleet.wait_current(&[0, 1], 3);
+    let state = fleet.state(2);
+    assert!(matches!(state.as_deref(), Some("behind" | "silent")), "{state:?}");
+    process.resume();
+    fleet.wait_current(&[2], 3);
+}
+
+/// The coordinator is killed and comes back: nobody leads meanwhile, and all goes on.
+fn coordinator_away(fleet: &mut Fleet) {
+    let Some(etcd) = fleet.etcd() else { return };
+    etcd.kill(0);
+    wait_until("nobody leads", SOON, || !fleet.controls.iter().any(|one| one.leads()));
+    if let Some(etcd) = fleet.etcd() {
+        etcd.restart(0);
+    }
+    fleet.wait_current(&[0, 1, 2], 3);
+}
+
+/// No control node is there: proxies start by what is on their disks.
+fn without_control(fleet: &mut Fleet) {
+    for control in &mut fleet.controls {
+        if let Some(mut process) = control.process.take() {
+            process.kill();
+        }
+    }
+    let proxy = &mut fleet.proxies[0];
+    proxy.stop();
+    proxy.start(&fleet.directory);
+    let words = "this process starts with document";
+    wait_until("it says so", SOON, || proxy.log().contains(words));
+    assert!(proxy.config().contains("timeout = \"700ms\""), "{}", proxy.config());
+    let load = CheckedLoad::start(proxy.client, LoadShape::default());
+    load.wait_replies(50);
+    // A control node comes back, with a change.
+    fleet.controls[0].start(&fleet.directory);
+    fleet.wait_current(&[0, 1, 2], 3);
+    fleet.store(&fleet.document("800ms", ""), 3);
+    fleet.wait_current(&[0, 1, 2], 4);
+    load.wait_replies(50);
+    load.stop().assert_clean();
+}

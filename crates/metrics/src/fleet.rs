@@ -1,0 +1,32 @@
+//! The metrics of a control node, and their exposition. They stand beside those of its node of the
+//! bus.
+
+use crate::catalogue::*;
+use crate::exposition::family;
+
+/// The figures of a control node. The fields have the names of the metrics.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the catalogue says what each is")]
+pub struct FleetFigures {
+    pub leads: bool,
+    pub leader_epoch: u64,
+    pub document_revision: u64,
+    /// Members by state, with every state that exists.
+    pub members: Vec<(&'static str, u64)>,
+    pub elections: u64,
+    pub coordinator_faults: u64,
+}
+
+/// Appends the metrics in the Prometheus text format.
+pub fn write_fleet(figures: &FleetFigures, out: &mut String) {
+    let mut one = |metric, value: u64| family(out, metric).sample(&[], value);
+    one(&FLEET_LEADING, u64::from(figures.leads));
+    one(&FLEET_EPOCH, figures.leader_epoch);
+    one(&FLEET_REVISION, figures.document_revision);
+    one(&FLEET_ELECTIONS, figures.elections);
+    one(&FLEET_FAULTS, figures.coordinator_faults);
+    let mut members = family(out, &FLEET_MEMBERS);
+    for (state, count) in &figures.members {
+        members.sample(&[state], *count);
+    }
+}

@@ -1,0 +1,73 @@
+//! Fleets: control nodes, members and a coordinator, on virtual time, with faults.
+//!
+//! The machines are those that ship ([`Leader`], [`Member`]). The coordinator, the bus and the disks
+//! are simulated. A seed decides everything: who is killed at which step, what is lost, doubled and
+//! late, who hangs and still believes to lead, and when the coordinator comes back from a backup.
+
+mod engine;
+mod people;
+mod world;
+
+use std::fmt;
+
+/// What has happened in a run, or in many.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FleetReport {
+    /// Times that a control node began to lead.
+    pub elections: u64,
+    /// Documents that were answered as stored.
+    pub documents: u64,
+    /// Orders whose outcome was not known.
+    pub unknown: u64,
+    /// Publications that members refused.
+    pub refusals: u64,
+    /// Control nodes and members that were killed.
+    pub kills: u64,
+    /// Times that two nodes believed to lead.
+    pub rivals: u64,
+    /// Times that the coordinator was restored from a backup.
+    pub restores: u64,
+}
+
+impl fmt::Display for FleetReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let FleetReport { elections, documents, unknown, refusals, kills, rivals, restores } = self;
+        write!(
+            f,
+            "{elections} elections, {documents} documents, {unknown} unknown, {refusals} refusals, \
+             {kills} kills, {rivals} rivals, {restores} restored backups"
+        )
+    }
+}
+
+impl FleetReport {
+    fn add(&mut self, other: &FleetReport) {
+        self.elections += other.elections;
+        self.documents += other.documents;
+        self.unknown += other.unknown;
+        self.refusals += other.refusals;
+        self.kills += other.kills;
+        self.rivals += other.rivals;
+        self.restores += other.restores;
+    }
+}
+
+/// Runs one seed.
+///
+/// # Errors
+/// Returns the law that was broken, with what happened before if `has_story`.
+pub fn run_fleet(seed: u64, has_story: bool) -> Result<FleetReport, String> {
+    world::World::new(seed, has_story).run()
+}
+
+/// Runs many seeds. Returns the sum of what happened, and every violation.
+pub fn run_many_fleets(from: u64, seeds: u64) -> (FleetReport, Vec<String>) {
+    let (mut total, mut violations) = (FleetReport::default(), Vec::new());
+    for seed in from..from + seeds {
+        match run_fleet(seed, false) {
+            Ok(report) => total.add(&report),
+            Err(violation) => violations.push(violation),
+        }
+    }
+    (total, violations)
+}

@@ -1,0 +1,177 @@
+//! A control node's process and a member's process.
+
+use super::engine::{Engine, USABLE};
+use crate::random::Random;
+use keyway_base::Time;
+use keyway_bus::NodeId;
+use keyway_fleet::{
+    About, Begun, Document, Identity, Leader, Member, MemberAction, Published, Saved, Ticket,
+    Version, Write,
+};
+use std::collections::VecDeque;
+
+/// The name of the cluster.
+pub(super) const CLUSTER: &str = "sim";
+
+/// A transaction on its way to the coordinator.
+#[derive(Clone, Debug)]
+pub(super) struct Sent {
+    pub ticket: Ticket,
+    pub write: Write,
+    pub session: u64,
+}
+
+/// A control node's process while it lives.
+#[derive(Debug)]
+pub(super) struct Control {
+    pub leader: Leader,
+    /// The session, and when it was last renewed.
+    pub session: Option<(u64, Time)>,
+    /// True if the machine was not told yet that the session is lost.
+    pub believes: bool,
+    /// The revision that it has watched to; `None` before it lists.
+    pub watched: Option<u64>,
+    pub sent: Option<Sent>,
+    /// What its node of the bus publishes.
+    pub topic: Option<Published>,
+    /// It does nothing until then.
+    pub hangs_until: Time,
+    /// It does not reach the coordinator until then.
+    pub cut_until: Time,
+}
+
+pub(super) fn control_id(nth: usize) -> NodeId {
+    NodeId::of(1, 1, 0, nth as u64 + 1).unwrap_or_default()
+}
+
+pub(super) fn member_id(nth: usize) -> NodeId {
+    NodeId::of(1, 3, 0, nth as u64 + 1).unwrap_or_default()
+}
+
+impl Control {
+    pub fn new(nth: usize) -> Control {
+        let me = Identity {
+            cluster: CLUSTER.to_owned(),
+            node: control_id(nth),
+            urls: vec![format!("mem://control{nth}")],
+            admin: None,
+        };
+        Control {
+            leader: Leader::new(me),
+            session: None,
+            believes: false,
+            watched: None,
+            sent: None,
+            topic: None,
+            hangs_until: Time(0),
+            cut_until: Time(0),
+        }
+    }
+
+    /// Keeps the session, and watches: one step of the thread that speaks to the coordinator.
+    pub fn speak(&mut self, engine: &mut Engine, random: &mut Random, now: Time) {
+        let is_cut = self.cut_until > now;
+        if let Some((session, renewed)) = self.session {
+            if !is_cut && engine.renew(session, now) {
+                self.session = Some((session, now));
+            } else if now.since(renewed) >= USABLE || !is_cut {
+                // It is told, sooner or later: meanwhile the machine believes.
+                self.session = None;
+            }
+        }
+        if self.session.is_none() && self.believes {
+            if random.percent(50) {
+                self.believes = false;
+                self.watched = None;
+                self.leader.handle_session(None, now);
+            }
+            return;
+        }
+        if is_cut {
+            if random.percent(10) {
+                self.leader.handle_fault("cut off", false, now);
+            }
+            return;
+        }
+        match (self.session, self.watched) {
+            (None, _) => {
+                let session = engine.begin(now);
+                self.session = Some((session, now));
+                self.believes = true;
+                self.watched = None;
+                self.leader.handle_session(Some(session), now);
+            }
+            (Some(_), None) => {
+                let (revision, facts) = engine.list();
+                self.watched = Some(revision);
+                self.leader.handle_listed(revision, facts, now);
+            }
+            (Some(_), Some(seen)) if seen > engine.revision() => {
+                self.leader.handle_fault("the revision went back", true, now);
+            }
+            (Some(_), Some(seen)) => {
+                if let Some((revision, changes)) = engine.after(seen) {
+                    self.watched = Some(revision);
+                    self.leader.handle_changes(revision, changes, now);
+                }
+            }
+        }
+    }
+}
+
+/// A member's process, and its disk.
+#[derive(Debug)]
+pub(super) struct Proxy {
+    pub member: Member,
+    pub disk: Option<Vec<u8>>,
+    /// The newest version on the disk.
+    pub saved: Option<Version>,
+    pub running: Option<Document>,
+    pub pending: VecDeque<MemberAction>,
+    /// The version of the topic that its node of the bus has: such nodes take later ones only.
+    pub topic: Option<(u64, u64)>,
+    pub hangs_until: Time,
+}
+
+impl Proxy {
+    pub fn start(disk: Option<Vec<u8>>) -> Proxy {
+        let saved = disk.as_deref().and_then(|bytes| Saved::decode(bytes).ok());
+        let choices = saved.iter().flat_map(|saved| [Some(&saved.newest), saved.good.as_ref()]);
+        let running = choices.flatten().find(|one| is_good(one)).cloned();
+        let version = running.as_ref().map(|one| one.version);
+        let is_refused = saved.as_ref().is_some_and(|saved| Some(saved.newest.version) != version);
+        let begun =
+            Begun { running: version, refused: is_refused.then(|| "not usable".to_owned()) };
+        let newest = saved.as_ref().map(|saved| saved.newest.version);
+        let member = Member::new(CLUSTER, About::default(), saved, begun);
+        let (pending, hangs_until) = (VecDeque::new(), Time(0));
+        Proxy { member, disk, saved: newest, running, pending, topic: None, hangs_until }
+    }
+
+    /// Finishes what the machine has ordered of the disk or of the process.
+    pub fn work(&mut self, is_disk_full: bool, now: Time) {
+        match self.pending.pop_front() {
+            Some(MemberAction::Save(_)) if is_disk_full => {
+                self.member.handle_saved(Err("full".to_owned()), now);
+            }
+            Some(MemberAction::Save(saved)) => {
+                self.disk = Some(saved.encode());
+                self.saved = Some(saved.newest.version);
+                self.member.handle_saved(Ok(()), now);
+            }
+            Some(MemberAction::Apply(document)) => {
+                let outcome = if is_good(&document) { Ok(()) } else { Err("wrong".to_owned()) };
+                if outcome.is_ok() {
+                    self.running = Some(document);
+                }
+                self.member.handle_applied(outcome, now);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Returns whether a member can apply a document.
+pub(super) fn is_good(document: &Document) -> bool {
+    !document.text.starts_with("# bad")
+}

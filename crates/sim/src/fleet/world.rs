@@ -1,0 +1,543 @@
+//! A run: steps drawn by chance, then peace, and the laws.
+
+use super::FleetReport;
+use super::engine::Engine;
+use super::people::{Control, Proxy, Sent, control_id, member_id};
+use crate::random::Random;
+use keyway_base::Time;
+use keyway_bus::NodeId;
+use keyway_fleet::{
+    Apply, ApplyFault, LeaderAction, MemberAction, OrderId, Published, Version, Written,
+};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+/// Steps with faults. More find rarer orders of events, and take longer.
+const STEPS: u64 = 1500;
+/// Steps in peace within which everything must come to rest.
+const PEACE: u64 = 4000;
+
+/// Something on the bus.
+#[derive(Clone, Debug)]
+enum Message {
+    Push {
+        to: usize,
+        published: Published,
+    },
+    Report {
+        from: usize,
+        to: NodeId,
+        body: Vec<u8>,
+        is_awaited: bool,
+    },
+    /// The word to a member whether its report has arrived.
+    Word {
+        to: usize,
+        has_arrived: bool,
+    },
+}
+
+pub(super) struct World {
+    seed: u64,
+    random: Random,
+    now: Time,
+    engine: Engine,
+    backups: Vec<Engine>,
+    controls: Vec<Option<Control>>,
+    proxies: Vec<Proxy>,
+    messages: Vec<Message>,
+    /// The texts of orders that wait, and what was answered as stored.
+    orders: BTreeMap<OrderId, String>,
+    stored: BTreeMap<u64, String>,
+    published: BTreeMap<(u64, u64), String>,
+    /// The session that had each epoch.
+    leaders: BTreeMap<u64, u64>,
+    saved: Vec<Option<Version>>,
+    went_back: bool,
+    may_go_back: bool,
+    is_peace: bool,
+    next_order: u64,
+    report: FleetReport,
+    story: Option<String>,
+}
+
+impl World {
+    pub fn new(seed: u64, has_story: bool) -> World {
+        let mut random = Random::new(seed);
+        let (controls, members) = (random.between(1, 3), random.between(1, 5));
+        let may_go_back = random.percent(30);
+        World {
+            seed,
+            random,
+            now: Time(1_000_000_000),
+            engine: Engine::default(),
+            backups: Vec::new(),
+            controls: (0..controls as usize).map(|nth| Some(Control::new(nth))).collect(),
+            proxies: (0..members).map(|_| Proxy::start(None)).collect(),
+            messages: Vec::new(),
+            orders: BTreeMap::new(),
+            stored: BTreeMap::new(),
+            published: BTreeMap::new(),
+            leaders: BTreeMap::new(),
+            saved: vec![None; members as usize],
+            went_back: false,
+            may_go_back,
+            is_peace: false,
+            next_order: 0,
+            report: FleetReport::default(),
+            story: has_story.then(String::new),
+        }
+    }
+
+    fn tell(&mut self, what: impl FnOnce() -> String) {
+        if let Some(story) = &mut self.story {
+            let _ = writeln!(story, "{:>9.3} {}", self.now.0 as f64 / 1e9, what());
+        }
+    }
+
+    fn broken(&self, law: impl Into<String>) -> String {
+        let story = self.story.as_deref().unwrap_or_default();
+        format!("{story}seed {}: {}; --fleet --from {0} --seeds 1 --story", self.seed, law.into())
+    }
+
+    pub fn run(mut self) -> Result<FleetReport, String> {
+        for _ in 0..STEPS {
+            self.step()?;
+        }
+        self.make_peace();
+        for _ in 0..PEACE {
+            self.step()?;
+        }
+        if self.went_back {
+            // An operator decides what is right.
+            self.order_by_leader();
+            for _ in 0..PEACE {
+                self.step()?;
+            }
+        }
+        self.check_rest()?;
+        Ok(self.report)
+    }
+
+    fn make_peace(&mut self) {
+        self.tell(|| "peace".to_owned());
+        self.is_peace = true;
+        for nth in 0..self.controls.len() {
+            let has_ended = self.controls[nth].as_ref().is_none_or(|one| {
+                one.leader.view(self.now).fault.is_some_and(|fault| fault.contains("went back"))
+            });
+            if has_ended || self.went_back {
+                // Operators start again what refuses to go on.
+                self.controls[nth] = Some(Control::new(nth));
+            }
+        }
+    }
+
+    fn step(&mut self) -> Result<(), String> {
+        match self.random.below(100) {
+            0..25 => self.speak(),
+            25..40 => self.execute(),
+            40..60 => self.deliver(),
+            60..75 => self.work(),
+            75..88 => self.sync(),
+            88..95 => self.pass_time(),
+            95..98 => self.order(),
+            _ if self.is_peace => self.pass_time(),
+            _ => self.harm(),
+        }
+        self.carry_out()?;
+        self.check()
+    }
+
+    fn living(&mut self) -> Option<usize> {
+        let nth = self.random.index(self.controls.len());
+        let now = self.now;
+        let lives = |one: &Control| one.hangs_until <= now;
+        self.controls[nth].as_ref().is_some_and(lives).then_some(nth)
+    }
+
+    fn speak(&mut self) {
+        let Some(nth) = self.living() else { return };
+        if let Some(control) = &mut self.controls[nth] {
+            control.speak(&mut self.engine, &mut self.random, self.now);
+        }
+    }
+
+    /// A transaction arrives at the coordinator, or not, and its answer at the node, or not.
+    fn execute(&mut self) {
+        let nth = self.random.index(self.controls.len());
+        let Some(control) = &mut self.controls[nth] else { return };
+        let Some(Sent { ticket, write, session }) = control.sent.take() else { return };
+        let fails = !self.is_peace && (control.cut_until > self.now || self.random.percent(8));
+        let written = match (fails, self.random.percent(50)) {
+            (true, true) => Written::Failed("cut off".to_owned()),
+            (true, false) => {
+                if self.random.percent(50) {
+                    let _ = self.engine.execute(&write, session, self.now);
+                }
+                Written::Unknown("no answer".to_owned())
+            }
+            (false, _) => match self.engine.execute(&write, session, self.now) {
+                Some(revision) => Written::Done(revision),
+                None => Written::Refused,
+            },
+        };
+        self.tell(|| format!("control {nth}: {written:?}"));
+        if let Some(control) = &mut self.controls[nth] {
+            control.leader.handle_written(ticket, written, self.now);
+        }
+    }
+
+    fn deliver(&mut self) {
+        if self.messages.is_empty() {
+            return;
+        }
+        let at = self.random.index(self.messages.len());
+        let is_doubled = !self.is_peace && self.random.percent(5);
+        let message = match is_doubled {
+            true => self.messages[at].clone(),
+            false => self.messages.swap_remove(at),
+        };
+        if !self.is_peace && self.random.percent(15) {
+            if let Message::Report { from, is_awaited: true, .. } = message {
+                self.messages.push(Message::Word { to: from, has_arrived: false });
+            }
+            return;
+        }
+        match message {
+            Message::Push { to, published } => self.push(to, published),
+            Message::Word { to, has_arrived } => {
+                self.proxies[to].member.handle_reported(has_arrived, self.now);
+            }
+            Message::Report { from, to, body, is_awaited } => {
+                let nth = (0..self.controls.len()).find(|nth| control_id(*nth) == to);
+                let control = nth.and_then(|nth| self.controls[nth].as_mut());
+                let has_arrived = control.is_some();
+                if let Some(control) = control {
+                    control.leader.handle_report(member_id(from), &body, self.now);
+                }
+                if is_awaited {
+                    self.messages.push(Message::Word { to: from, has_arrived });
+                }
+            }
+        }
+    }
+
+    fn push(&mut self, to: usize, published: Published) {
+        let version = published.document.version;
+        let outcome = self.proxies[to].member.handle_published(published, self.now);
+        self.tell(|| format!("member {to}: push {version}: {outcome:?}"));
+        self.report.refusals += u64::from(outcome.is_err());
+    }
+
+    fn work(&mut self) {
+        let nth = self.random.index(self.proxies.len());
+        let is_full = !self.is_peace && self.random.percent(5);
+        if self.proxies[nth].hangs_until <= self.now {
+            self.proxies[nth].work(is_full, self.now);
+        }
+    }
+
+    /// The bus brings the topic of a control node to a member whose node has an older one. Now and
+    /// then it brings it anyway, as after a member's restart.
+    fn sync(&mut self) {
+        let Some(nth) = self.living() else { return };
+        let to = self.random.index(self.proxies.len());
+        let is_anyway = self.random.percent(10);
+        let Some(control) = &mut self.controls[nth] else { return };
+        let Some(published) = control.topic.clone() else { return };
+        let version = published.document.version;
+        let stamp = (version.epoch, version.revision);
+        let known = self.proxies[to].topic;
+        if let Some((epoch, revision)) = known.filter(|known| *known > stamp) {
+            control.leader.handle_latest_below(Version { epoch, revision });
+        }
+        if is_anyway || known.is_none_or(|known| known < stamp) {
+            self.proxies[to].topic = known.max(Some(stamp));
+            self.messages.push(Message::Push { to, published });
+        }
+    }
+
+    fn pass_time(&mut self) {
+        self.now = self.now + Duration::from_millis(self.random.scaled(1, 400));
+        self.engine.expire(self.now);
+        for control in self.controls.iter_mut().flatten() {
+            if control.hangs_until <= self.now {
+                control.leader.handle_timeout(self.now);
+            }
+        }
+        for proxy in &mut self.proxies {
+            if proxy.hangs_until <= self.now {
+                proxy.member.handle_timeout(self.now);
+            }
+        }
+    }
+
+    fn order(&mut self) {
+        if self.is_peace {
+            return;
+        }
+        let Some(nth) = self.living() else { return };
+        let base = match self.controls[nth].as_ref() {
+            Some(control) if self.random.percent(90) => control.leader.revision(),
+            _ => self.random.below(9),
+        };
+        self.order_of(nth, base);
+    }
+
+    fn order_of(&mut self, nth: usize, base: u64) {
+        self.next_order += 1;
+        let id = OrderId(self.next_order);
+        let kind = if !self.is_peace && self.random.percent(15) { "bad" } else { "good" };
+        let text = format!("# {kind} {}", self.next_order);
+        self.orders.insert(id, text.clone());
+        let order = Apply { id, base, text: text.into(), at: 0, by: String::new() };
+        if let Some(control) = &mut self.controls[nth] {
+            control.leader.apply(order, self.now);
+        }
+    }
+
+    fn order_by_leader(&mut self) {
+        let leads = |one: &Option<Control>| one.as_ref().is_some_and(|one| one.leader.leads());
+        if let Some(nth) = self.controls.iter().position(leads) {
+            let base = self.controls[nth].as_ref().map_or(0, |one| one.leader.revision());
+            self.order_of(nth, base);
+        }
+    }
+
+    fn harm(&mut self) {
+        let nth = self.random.index(self.controls.len());
+        let long = self.now + Duration::from_millis(self.random.scaled(50, 6000));
+        match self.random.below(12) {
+            0..3 => {
+                self.report.kills += 1;
+                self.tell(|| format!("control {nth} is killed, or starts"));
+                let another = Control::new(nth);
+                if let Some(Control { session: Some((session, _)), .. }) = &self.controls[nth]
+                    && self.random.percent(50)
+                {
+                    self.engine.end(*session);
+                }
+                let is_dead = self.controls[nth].is_none();
+                self.controls[nth] = (is_dead || self.random.percent(50)).then_some(another);
+            }
+            3..6 => {
+                self.tell(|| format!("control {nth} hangs"));
+                if let Some(control) = &mut self.controls[nth] {
+                    control.hangs_until = long;
+                }
+            }
+            6..8 => {
+                self.tell(|| format!("control {nth} is cut off"));
+                if let Some(control) = &mut self.controls[nth] {
+                    control.cut_until = long;
+                }
+            }
+            8..10 => {
+                self.report.kills += 1;
+                let nth = self.random.index(self.proxies.len());
+                self.tell(|| format!("member {nth} is killed"));
+                let disk = self.proxies[nth].disk.take();
+                self.proxies[nth] = Proxy::start(disk);
+            }
+            10 => {
+                let nth = self.random.index(self.proxies.len());
+                self.proxies[nth].hangs_until = long;
+            }
+            _ if self.may_go_back => self.back_up_or_restore(),
+            _ => {}
+        }
+    }
+
+    fn back_up_or_restore(&mut self) {
+        if self.backups.is_empty() || self.random.percent(50) {
+            return self.backups.push(self.engine.clone());
+        }
+        let at = self.random.index(self.backups.len());
+        self.tell(|| "the coordinator is restored from a backup".to_owned());
+        let backup = self.backups[at].clone();
+        self.engine.restore(&backup);
+        self.went_back = true;
+        self.report.restores += 1;
+    }
+
+    /// Carries out what the machines order.
+    fn carry_out(&mut self) -> Result<(), String> {
+        for nth in 0..self.controls.len() {
+            while let Some(action) =
+                self.controls[nth].as_mut().and_then(|control| control.leader.poll_action())
+            {
+                self.carry_out_of(nth, action)?;
+            }
+            while self.controls[nth].as_mut().and_then(|one| one.leader.poll_note()).is_some() {}
+        }
+        for nth in 0..self.proxies.len() {
+            while let Some(action) = self.proxies[nth].member.poll_action() {
+                match action {
+                    MemberAction::Report { to, body } => {
+                        let from = nth;
+                        self.messages.push(Message::Report { from, to, body, is_awaited: true });
+                    }
+                    MemberAction::Tell { to, body } => {
+                        let from = nth;
+                        self.messages.push(Message::Report { from, to, body, is_awaited: false });
+                    }
+                    MemberAction::Applied { .. } => {}
+                    other => self.proxies[nth].pending.push_back(other),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn carry_out_of(&mut self, nth: usize, action: LeaderAction) -> Result<(), String> {
+        self.tell(|| format!("control {nth}: {action:?}"));
+        match action {
+            LeaderAction::Write(ticket, write) => {
+                let Some(control) = &mut self.controls[nth] else { return Ok(()) };
+                let session = control.session.map_or(0, |(session, _)| session);
+                if control.sent.is_some() {
+                    return Err(self.broken("a node has two transactions on their way"));
+                }
+                control.sent = Some(Sent { ticket, write, session });
+            }
+            LeaderAction::List => {
+                if let Some(control) = &mut self.controls[nth] {
+                    control.watched = None;
+                }
+            }
+            LeaderAction::Lead => self.note_lead(),
+            LeaderAction::Follow(_) | LeaderAction::Adrift => {
+                if let Some(control) = &mut self.controls[nth] {
+                    control.topic = None;
+                }
+            }
+            LeaderAction::Publish(published) => self.note_published(nth, published)?,
+            LeaderAction::Answer(order, outcome) => self.note_answer(order, outcome)?,
+        }
+        Ok(())
+    }
+
+    fn note_lead(&mut self) {
+        self.report.elections += 1;
+        let leading = self.controls.iter().flatten().filter(|one| one.leader.leads()).count();
+        self.report.rivals += u64::from(leading > 1);
+    }
+
+    fn note_published(&mut self, nth: usize, published: Published) -> Result<(), String> {
+        let version = published.document.version;
+        let text = published.document.text.to_string();
+        let known = self.published.insert((version.epoch, version.revision), text.clone());
+        if known.is_some_and(|known| known != text) && !self.went_back {
+            return Err(self.broken(format!("two documents are published as {version}")));
+        }
+        let fact = self.controls[nth].as_ref().and_then(|one| one.leader.view(self.now).leader);
+        if let Some(leader) = fact {
+            let known = self.leaders.insert(leader.fact.epoch, leader.fact.token);
+            if known.is_some_and(|known| known != leader.fact.token) && !self.went_back {
+                return Err(self.broken(format!("epoch {} has two leaders", leader.fact.epoch)));
+            }
+        }
+        if let Some(control) = &mut self.controls[nth] {
+            // As the bus does, which refuses an older version than its own.
+            let is_later = control.topic.as_ref().is_none_or(|topic| {
+                let topic = topic.document.version;
+                (topic.epoch, topic.revision) < (version.epoch, version.revision)
+            });
+            if is_later {
+                control.topic = Some(published);
+            }
+        }
+        Ok(())
+    }
+
+    fn note_answer(
+        &mut self,
+        order: OrderId,
+        outcome: Result<Version, ApplyFault>,
+    ) -> Result<(), String> {
+        let Some(text) = self.orders.remove(&order) else {
+            return Err(self.broken("an order is answered twice"));
+        };
+        match outcome {
+            Ok(version) => {
+                self.report.documents += 1;
+                let known = self.stored.insert(version.revision, text);
+                if known.is_some() && !self.went_back {
+                    let law = format!("revision {} is answered twice", version.revision);
+                    return Err(self.broken(law));
+                }
+            }
+            Err(ApplyFault::Unknown(_)) => self.report.unknown += 1,
+            Err(_) => {}
+        }
+        Ok(())
+    }
+
+    fn check(&mut self) -> Result<(), String> {
+        for nth in 0..self.proxies.len() {
+            let saved = self.proxies[nth].saved;
+            let before = std::mem::replace(&mut self.saved[nth], saved);
+            if before.is_some_and(|before| !saved.is_some_and(|saved| saved.covers(before))) {
+                return Err(self.broken(format!("member {nth} went back to {saved:?}")));
+            }
+            let member = &self.proxies[nth].member;
+            let told = member.running().into_iter().chain(member.saved());
+            if told.into_iter().any(|told| !saved.is_some_and(|saved| saved.covers(told))) {
+                return Err(self.broken(format!("member {nth} has said more than is on its disk")));
+            }
+        }
+        Ok(())
+    }
+
+    /// What must hold when faults have stopped.
+    fn check_rest(&mut self) -> Result<(), String> {
+        let leading: Vec<usize> = (0..self.controls.len())
+            .filter(|nth| self.controls[*nth].as_ref().is_some_and(|one| one.leader.leads()))
+            .collect();
+        let [leader] = leading[..] else {
+            return Err(self.broken(format!("{} nodes lead in peace", leading.len())));
+        };
+        let Some(control) = &self.controls[leader] else { return Ok(()) };
+        let view = control.leader.view(self.now);
+        let documents = control.leader.documents();
+        let newest = view.published;
+        let text = documents.first().map(|one| one.text.to_string()).unwrap_or_default();
+        let is_bad = text.starts_with("# bad");
+        if !self.went_back {
+            for (revision, text) in &self.stored {
+                let found = documents.iter().find(|one| one.revision == *revision);
+                let is_kept = documents.last().is_some_and(|last| last.revision <= *revision);
+                if is_kept && found.is_none_or(|found| &*found.text != text.as_str()) {
+                    return Err(self.broken(format!("the document of {revision} is lost")));
+                }
+            }
+        }
+        for (nth, proxy) in self.proxies.iter().enumerate() {
+            let has_come = proxy.member.saved() == newest;
+            let serves = proxy.running.as_ref().map(|one| one.text.to_string()).unwrap_or_default();
+            let is_right = if is_bad { serves != text } else { serves == text };
+            if !has_come || !is_right {
+                let saved = proxy.member.saved();
+                let law = format!("member {nth} has {saved:?} in peace, not {newest:?}");
+                return Err(self.broken(law));
+            }
+            let told = view.members.iter().find(|one| one.id == member_id(nth));
+            if told
+                .is_none_or(|told| told.saved != newest || told.running != proxy.member.running())
+            {
+                return Err(self.broken(format!("the leader does not know member {nth}: {told:?}")));
+            }
+        }
+        if self.orders.is_empty() {
+            return Ok(());
+        }
+        // Orders of nodes that were killed have no answer.
+        let waiting = self.orders.len() as u64;
+        match waiting > self.report.kills + self.report.restores * 3 {
+            true => Err(self.broken(format!("{waiting} orders were never answered"))),
+            false => Ok(()),
+        }
+    }
+}
