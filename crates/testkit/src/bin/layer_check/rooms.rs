@@ -47,8 +47,8 @@ const ROOMS: &[Room] = &[
     Room { path: "pools", doors: 8, calls: &[] },
     Room {
         path: "pools/store",
-        doors: 25,
-        calls: &["front", "pools/routed", "pubsub", "upstream", "observe"],
+        doors: 26,
+        calls: &["clients", "front", "pools/routed", "pubsub", "upstream", "observe"],
     },
     Room {
         path: "pools/servers",
