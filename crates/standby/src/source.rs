@@ -310,6 +310,39 @@ fn blank_own(commands: &mut [u8], takes_flags: bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use keyway_store::StoreConfig;
+
+    /// Laws: what is fetched early and what is read later are one stream, at its offsets, and a spool
+    /// is never longer than its bound and one part of the stream.
+    #[test]
+    fn a_spool_gives_the_stream_in_its_order_whenever_it_is_filled() {
+        let store = Arc::new(Store::new(StoreConfig::default()));
+        let limits = EffectLimits { room: 64 << 20, history: 0 };
+        let mut whole = store.follow(limits, Keeping::All, |_| ());
+        let spool = Spool::of(store.follow(limits, Keeping::All, |_| ()));
+        let mut spool = spool.lock();
+        let (start, mut read) = (spool.position().expect("nothing is lost"), Vec::new());
+        for round in 0..300_usize {
+            for nth in 0..round % 7 {
+                let long = if (round + nth).is_multiple_of(11) { 100_000 } else { round };
+                store.tell_beside(&[b"SCRIPT", &vec![b'x'; long]], || true);
+            }
+            if round.is_multiple_of(3) {
+                spool.fill(1 << 20);
+                assert!(spool.len <= (1 << 20) + (256 << 10), "{}", spool.len);
+            }
+            if round.is_multiple_of(5) {
+                spool.read(&mut read).expect("nothing is lost");
+            }
+            assert_eq!(spool.position(), Ok(start + read.len() as u64));
+            assert_eq!(spool.len, spool.parts.iter().map(Vec::len).sum::<usize>());
+        }
+        while spool.read(&mut read).expect("nothing is lost") > 0 {}
+        let mut expected = Vec::new();
+        while whole.read(&mut expected).expect("nothing is lost") > 0 {}
+        assert!(spool.len == 0 && read.len() > 5 << 20);
+        assert!(read == expected, "{} bytes in place of {}", read.len(), expected.len());
+    }
 
     #[test]
     fn commands_of_keyway_become_empty_lines_of_the_same_length_and_values_stay() {

@@ -347,7 +347,7 @@ fn what_memcached_clients_want_flushed_later_outlasts_a_failover_that_is_given_u
         let _ = replica.try_send(&encode_words("REPLCONF ACK 99999999"));
         keyway.process().log().contains("the replica has refused to take over")
     });
-    assert_eq!(info(&mut client, "role"), "master");
+    wait_until("it is the primary again", BOUND, || info(&mut client, "role") == "master");
     wait_until("the item is flushed", BOUND, || memcached.say("get item\r\n") == "END\r\n");
 }
 

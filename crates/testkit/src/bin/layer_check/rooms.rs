@@ -45,7 +45,11 @@ const ROOMS: &[Room] = &[
         ],
     },
     Room { path: "pools", doors: 9, calls: &[] },
-    Room { path: "pools/store", doors: 26, calls: &["front", "pubsub", "upstream", "observe"] },
+    Room {
+        path: "pools/store",
+        doors: 26,
+        calls: &["clients", "front", "pubsub", "upstream", "observe"],
+    },
     Room {
         path: "pools/servers",
         doors: 40,

@@ -25,7 +25,7 @@
 //! - `blocking`: `serve_waiters`, `forget_waiting`, `deliver_handouts`, `end_overdue_waits`,
 //!   `unblock_on_store`
 //! - `handed`: `is_ready_to_go`, `place_of_waiting`, `describe`, `restore`
-//! - `serve`: `serve`
+//! - `serve`: `serve`, `awaits_effects`
 //! - `slow`: `begin_work`, `began_lately`, `end_memcached_work`
 //! - `tracking`: `forget_tracker`, `settlement_of_script`, `tell_changes`, `settle_upkeep`,
 //!   `sweep_trackers`
