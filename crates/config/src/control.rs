@@ -145,7 +145,7 @@ impl Config {
     /// Returns everything wrong with it.
     pub fn check_document(name: &str, text: &str) -> Result<Config, Vec<ConfigError>> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        let pools = crate::reader::pool_names(text);
+        let pools = crate::overlay::pool_names(text);
         // Something must listen in a file.
         let string = crate::toml_text::string;
         let first = string(pools.first().map(String::as_str).unwrap_or_default());

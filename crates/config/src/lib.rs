@@ -32,6 +32,7 @@ mod listener;
 mod load;
 mod model;
 mod named;
+mod overlay;
 mod placement;
 mod reader;
 mod replica;

@@ -118,7 +118,7 @@ pub(crate) fn read_with(
     if let Some(path) = path {
         report = report.in_folder_of(path);
     }
-    let root = reader::read_both(&both, file.len() + 1, &mut report);
+    let root = crate::overlay::read_both(&both, file.len() + 1, &mut report);
     let read_file: Option<ReadFile<'_>> = if reads_files { Some(&read_file) } else { None };
     let config = resolve(&root, read_file, &mut report);
     let lines = file.matches('\n').count() + 1;

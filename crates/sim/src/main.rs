@@ -99,10 +99,10 @@ fn main() -> ExitCode {
 }
 
 /// Runs seeds of a kind that has a world of its own.
-fn run_others<R: Display>(
+fn run_others<R: Display, V: Display>(
     (from, seeds, has_story): (u64, u64, bool),
-    run: impl Fn(u64, bool) -> Result<R, String>,
-    run_many: impl Fn(u64, u64) -> (R, Vec<String>),
+    run: impl Fn(u64, bool) -> Result<R, V>,
+    run_many: impl Fn(u64, u64) -> (R, Vec<V>),
 ) -> ExitCode {
     if has_story {
         let found = (from..from + seeds).find_map(|seed| match run(seed, true) {

@@ -11,6 +11,9 @@ pub(super) const LEASE: Duration = Duration::from_secs(2);
 /// For how long the owner counts on it.
 pub(super) const USABLE: Duration = Duration::from_millis(1600);
 
+/// A value with the session that it is bound to; `None` if the key is to be deleted.
+type Value = Option<(Vec<u8>, Option<u64>)>;
+
 #[derive(Clone, Debug)]
 struct Entry {
     fact: Fact,
@@ -74,7 +77,7 @@ impl Engine {
         }
     }
 
-    fn commit(&mut self, changes: Vec<(String, Option<(Vec<u8>, Option<u64>)>)>) {
+    fn commit(&mut self, changes: Vec<(String, Value)>) {
         self.revision += 1;
         let modified = self.revision;
         let mut told = Vec::new();
