@@ -103,8 +103,7 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     let access = access(&config);
     let mut admin = prepare_admin(&config, &process, &access, (before, started.may_lack_admin))?;
     let names: Vec<_> = plan.listeners.iter().map(|listener| listener.name.to_string()).collect();
-    let first = first_workers(bounds.0, &sockets, before);
-    let counts = (first, bounds.1);
+    let counts = (first_workers(bounds.0, &sockets, before), bounds.1);
     let mut workers = Workers::start(Arc::clone(&plan), registry, sockets, counts, (driver, seed))?;
     peers::watch(&plan, None).context("cannot start a thread")?;
     passwords.start_for(&plan).context("cannot start a thread")?;
@@ -115,7 +114,7 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     threads.context("cannot start a thread")?;
     announce(&config, &plan, &names, bounds, admin.as_ref(), started.file);
     let membership = Membership::start(to_join, &config)?;
-    let mut live = Live {
+    let live = Live {
         document: started.joining.as_ref().and_then(Joining::document),
         about: Membership::about(membership.as_ref()),
         path: started.file.map(Path::to_owned),
@@ -133,13 +132,8 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
         replicas,
         held: None,
     };
-    let inside = Inside { process: &process, admin: admin.as_ref(), woken: &woken };
-    let ending = run(&mut workers, &inside, &mut live, &mut upgrades);
-    drop(membership);
-    let late = end_upgrade(&ending, &mut upgrades, (&mut live, &woken));
-    process.set_draining();
     let serving = Serving { workers, live, process, woken, admin, pid_file };
-    let status = serving.end(ending, late.as_ref());
+    let status = serving.serve(&mut upgrades, membership);
     warn_of_cut_off(&plan);
     tracing::info!("stopped");
     Ok(status)
@@ -212,6 +206,17 @@ struct Serving {
 }
 
 impl Serving {
+    /// Serves until the process is told to end, and ends it.
+    fn serve(mut self, upgrades: &mut Upgrades, membership: Option<Membership>) -> ExitCode {
+        let (process, woken) = (&self.process, &self.woken);
+        let inside = Inside { process, admin: self.admin.as_ref(), woken };
+        let ending = run(&mut self.workers, &inside, &mut self.live, upgrades);
+        drop(membership);
+        let late = end_upgrade(&ending, upgrades, (&mut self.live, woken));
+        self.process.set_draining();
+        self.end(ending, late.as_ref())
+    }
+
     /// Ends the process as it is to end. `late` is a process that has begun to serve in this one's
     /// place.
     fn end(self, ending: Ending, late: Option<&Successor>) -> ExitCode {

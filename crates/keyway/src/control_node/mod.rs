@@ -67,7 +67,7 @@ fn told(loaded: Result<ControlNodeConfig, Vec<ConfigError>>) -> Option<ControlNo
         }
         Err(errors) => {
             errors.iter().for_each(|error| eprintln!("{error}"));
-            eprintln!("keyway: {}; not valid", crate::cli::counted(errors.len(), "error"));
+            eprintln!("keyway: {}; not valid", keyway_config::counted(errors.len(), "error"));
             None
         }
     }

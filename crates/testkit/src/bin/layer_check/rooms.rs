@@ -47,7 +47,7 @@ const ROOMS: &[Room] = &[
     Room { path: "pools", doors: 9, calls: &[] },
     Room {
         path: "pools/store",
-        doors: 26,
+        doors: 27,
         calls: &["clients", "front", "pubsub", "upstream", "observe"],
     },
     Room {
