@@ -225,6 +225,8 @@ impl Leader {
         if is_final && self.ended.is_none() {
             self.ended = Some(what.to_owned());
             self.stand_down();
+            // No listing follows that would tell.
+            self.give_up_unknown();
         }
         self.decide(now);
     }
@@ -285,6 +287,9 @@ impl Leader {
     fn on_unknown(&mut self, purpose: Purpose, why: String, now: Time) {
         match purpose {
             Purpose::Campaign => {}
+            Purpose::Document(order) if self.ended.is_some() => {
+                self.answer(order.id, Err(ApplyFault::Unknown(why)));
+            }
             Purpose::Document(order) => self.orders.await_listing(order, why),
             Purpose::Members(members) => self.roster.note_unwritten(members, now),
         }

@@ -206,4 +206,11 @@ impl Leader {
         let outcome = if is_there { Ok(order.version) } else { Err(ApplyFault::Unknown(why)) };
         self.answer(order.id, outcome);
     }
+
+    /// Tells that the outcome of an order whose answer was lost stays unknown.
+    pub(super) fn give_up_unknown(&mut self) {
+        if let Some((order, why)) = self.orders.unknown.take() {
+            self.answer(order.id, Err(ApplyFault::Unknown(why)));
+        }
+    }
 }
