@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 use keyway_base::{BackendFault, Fault, Sent, Time};
 use keyway_metrics::{
     AccessFigures, BackendRole, BusFigures, BusLink, BusMetrics, CATALOGUE, CloseReason,
-    ClusterFigures, DatabaseFigures, FeedFigures, FrontFigures, HealthLevel, Kind, Layout,
-    LogFigures, LoginFigures, PoolLayout, QuotaFigures, Registry, ReloadFigures, ReplicaFigures,
-    RouteFigures, ScriptFigures, SnapshotFigures, StoreFigures, TransactionFigures, WarmUpFigures,
-    WorkerCells, catalogue_markdown,
+    ClusterFigures, DatabaseFigures, FeedFigures, FleetFigures, FrontFigures, HealthLevel, Kind,
+    Layout, LogFigures, LoginFigures, PoolLayout, QuotaFigures, Registry, ReloadFigures,
+    ReplicaFigures, RouteFigures, ScriptFigures, SnapshotFigures, StoreFigures, TransactionFigures,
+    WarmUpFigures, WorkerCells, catalogue_markdown, write_fleet,
 };
 use text::{Family, Sample, parse};
 
@@ -181,6 +181,15 @@ fn bus_exposition() -> String {
     text
 }
 
+/// Returns what a control node adds to that of its node of the bus.
+fn fleet_exposition() -> String {
+    let figures =
+        FleetFigures { leads: true, members: vec![("current", 3)], ..FleetFigures::default() };
+    let mut text = String::new();
+    write_fleet(&figures, &mut text);
+    text
+}
+
 fn family<'a>(families: &'a [Family], name: &str) -> &'a Family {
     families.iter().find(|family| family.name == name).unwrap_or_else(|| panic!("no {name}"))
 }
@@ -224,6 +233,9 @@ fn every_declared_metric_is_exported_with_its_labels_and_nothing_else() {
     let of_bus: Vec<Family> = of_bus.into_iter().filter(is_new).collect();
     assert!(of_bus.iter().all(|family| family.name.starts_with("keyway_bus_")));
     families.extend(of_bus);
+    let of_fleet = parse(&fleet_exposition());
+    assert!(of_fleet.iter().all(|family| family.name.starts_with("keyway_fleet_")));
+    families.extend(of_fleet);
     assert_eq!(families.len(), CATALOGUE.len());
     for metric in CATALOGUE {
         let family = family(&families, metric.name);
