@@ -363,7 +363,7 @@ fn a_stop_ends_the_wait() {
     for reply in client.replies(2) {
         assert!(reply.error_text().contains("was not sent"), "{reply:?}");
     }
-    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     let (status, log) = stopped.join().expect("it stops");
     assert!(status.success(), "{log}");
 }
