@@ -44,7 +44,7 @@ pub struct ControlNodeConfig {
     pub admin: SocketAddr,
     /// The token that the admin listener asks for.
     pub admin_token: Option<Password>,
-    /// What is logged, and how.
+    /// The log's level and format.
     pub log: LogConfig,
     /// The coordinator.
     pub coordinator: CoordinatorConfig,
@@ -67,12 +67,12 @@ pub enum CoordinatorConfig {
     ZooKeeper(EngineConfig),
 }
 
-/// Where an engine is that other processes run.
+/// The address of an engine that other processes run.
 #[derive(Clone, Debug, Default)]
 pub struct EngineConfig {
     /// The members, as `HOST:PORT`.
     pub endpoints: Vec<String>,
-    /// What all keys begin with.
+    /// The prefix of all keys.
     pub root: Option<String>,
     /// The user and its password.
     pub user: Option<(String, Password)>,

@@ -33,7 +33,7 @@ pub struct ApplyOrder<'o> {
     pub base: Option<u64>,
     /// The document.
     pub document: &'o str,
-    /// Whether nothing is to be stored.
+    /// True if nothing is to be stored.
     pub dry_run: bool,
 }
 
@@ -44,7 +44,7 @@ pub struct FleetStatus {
     pub cluster: String,
     /// The control node that answers.
     pub node: String,
-    /// Whether it leads.
+    /// True if it leads.
     pub leads: bool,
     /// The leader, if there is one.
     pub leader: Option<LeaderStatus>,

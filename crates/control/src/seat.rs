@@ -49,7 +49,7 @@ impl Engine {
     }
 }
 
-/// What the coordinator tells.
+/// The answers and events of the coordinator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
     /// A session has begun, or is lost. A listing follows on a beginning.
@@ -83,7 +83,7 @@ pub struct Seat {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Where the thread tells.
+/// The channel to the owner of the thread.
 #[derive(Clone)]
 struct Telling {
     told: Sender<Told>,

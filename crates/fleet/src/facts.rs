@@ -1,4 +1,4 @@
-//! What the coordinator holds of a cluster, and how it is written.
+//! The keys of a cluster in the coordinator, and their form.
 //!
 //! ```text
 //!   leader            who leads; bound to the session of that control node
@@ -38,7 +38,7 @@ pub struct KeyChange {
     pub fact: Option<Fact>,
 }
 
-/// What must hold for a write.
+/// A condition of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum When {
     /// The key does not exist.
@@ -50,7 +50,7 @@ pub enum When {
 /// A transaction of the coordinator: everything is done, or nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Write {
-    /// What must hold.
+    /// The conditions.
     pub when: Vec<When>,
     /// Keys and their values.
     pub put: Vec<(String, Vec<u8>)>,
@@ -73,7 +73,7 @@ pub enum Written {
     Failed(String),
 }
 
-/// Who leads.
+/// The leader.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaderFact {
     /// Its node of the bus.

@@ -1,10 +1,10 @@
-//! What a member tells the leader of itself, as JSON.
+//! The report of a member to the leader, as JSON.
 
 use crate::Version;
 use crate::limits::{NAME_LEN_MAX, NAMES_MAX, REPORT_LEN_MAX, WHY_LEN_MAX};
 use serde::{Deserialize, Serialize};
 
-/// What a member is.
+/// The facts about a member.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {
     /// The version of its program.
@@ -30,7 +30,7 @@ pub struct RefusedVersion {
 pub struct Report {
     /// The name of the cluster.
     pub cluster: String,
-    /// What it is.
+    /// The facts about it.
     #[serde(flatten)]
     pub about: About,
     /// The newest document on its disk. It refuses every older one.

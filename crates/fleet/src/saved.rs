@@ -5,7 +5,7 @@ use crate::{Document, Version};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What a member keeps on its disk.
+/// The documents that a member keeps on its disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Saved {
     /// The name of the cluster.

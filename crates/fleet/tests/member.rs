@@ -121,17 +121,17 @@ impl World {
     }
 
     fn check(&self, before: Option<Version>) {
-        // What is on the disk only grows.
+        // The version on the disk only grows.
         let saved = self.member.saved();
         assert!(before.is_none_or(|before| saved.is_some_and(|saved| saved.covers(before))));
         let on_disk = self.disk.as_deref().map(|bytes| Saved::decode(bytes).unwrap());
         assert_eq!(saved, on_disk.as_ref().map(|saved| saved.newest.version));
         for report in &self.reports {
-            // What is acknowledged is on the disk, and stays there.
+            // A version that is acknowledged is on the disk, and stays there.
             let told = report.saved.into_iter().chain(report.running);
             assert!(told.clone().all(|told| saved.is_some_and(|saved| saved.covers(told))));
         }
-        // What it says to serve by is what it serves by.
+        // The member serves by the version that it tells.
         let served = self.running.as_ref().map_or("", |one| &one.text);
         let said = self.member.running().map_or(String::new(), |one| text(one.revision));
         assert_eq!(served, said);

@@ -1,4 +1,4 @@
-//! What `keyway check` tells of the directories of logs and snapshots: `serve` would not start
+//! The warnings of `keyway check` about the directories of logs and snapshots: `serve` would not start
 //! without them.
 
 use keyway_config::{Config, ConfigError, PoolKindConfig};

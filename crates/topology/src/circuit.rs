@@ -284,7 +284,7 @@ pub struct CircuitBoard {
     strangers: Strangers,
 }
 
-/// What opens a circuit.
+/// The settings by which a circuit opens.
 struct Opening {
     /// The state before.
     word: Word,

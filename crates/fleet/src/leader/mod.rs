@@ -35,7 +35,7 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket(pub u64);
 
-/// What this control node is.
+/// The identity of this control node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The name of the cluster.
@@ -105,7 +105,7 @@ pub struct Leader {
     next_ticket: u64,
     /// Earliest time of the next write, after one that failed.
     not_before: Option<Time>,
-    /// What this node has published.
+    /// The document that this node has published.
     published: Option<Published>,
     roster: Roster,
     orders: Orders,

@@ -44,7 +44,7 @@ pub enum ApplyFault {
     Coordinator(String),
     /// The coordinator's answer was lost: the document may be stored, or may still be.
     Unknown(String),
-    /// What the coordinator holds is damaged.
+    /// A key of the coordinator is damaged.
     Damaged,
 }
 

@@ -41,7 +41,7 @@ pub struct LeaderView {
 pub struct MemberView {
     /// Its id.
     pub id: NodeId,
-    /// What it is.
+    /// The facts about it.
     pub about: About,
     /// The newest version on its disk.
     pub saved: Option<Version>,

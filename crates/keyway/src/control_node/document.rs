@@ -1,4 +1,4 @@
-//! What a document changes, for people.
+//! The changes of a document, for people.
 
 use crate::reload::diff;
 use keyway_config::Config;

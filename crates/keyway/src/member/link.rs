@@ -83,7 +83,7 @@ fn tls(control: &ControlConfig) -> Result<Option<PeerTls>> {
     }
 }
 
-/// What the thread begins with. Everything that an operator can get wrong was checked.
+/// The settings of the thread. Everything that an operator can get wrong was checked.
 pub(super) struct Start {
     settings: Settings,
     tls: Option<PeerTls>,

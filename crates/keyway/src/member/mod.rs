@@ -27,7 +27,7 @@ pub struct Joining {
     begun: Begun,
     /// The document that the configuration has.
     document: Option<Document>,
-    /// What is to be logged of the start.
+    /// The lines of the log about the start.
     said: Vec<String>,
 }
 
@@ -110,7 +110,7 @@ impl Joining {
     }
 }
 
-/// What the control plane is told of this process; the main thread keeps it up to date.
+/// The facts about this process for the control plane; the main thread keeps it up to date.
 #[derive(Clone, Default)]
 pub struct SharedAbout(Arc<Mutex<About>>);
 

@@ -32,7 +32,7 @@ const NOT_WATCHED: &str = "clients are told that all of the cluster's other Keyw
 pub struct Live {
     /// The document of the control plane, if there is one.
     pub document: Option<Document>,
-    /// What the control plane is told of this process.
+    /// The facts about this process for the control plane.
     pub about: SharedAbout,
     /// The file; the built-in configuration if `None`.
     pub path: Option<PathBuf>,

@@ -92,7 +92,7 @@ impl Batches {
             state = self.state.lock();
             state.empty.push(batch);
             if let Err(failure) = put {
-                // What waits is of no use any more.
+                // The batches that wait are of no use any more.
                 state.waiting.clear();
                 state.failure.get_or_insert(failure);
             }

@@ -95,7 +95,7 @@ pub enum HandshakeStep {
     Event {
         /// Number of consumed bytes.
         consumed: usize,
-        /// What it is.
+        /// The facts about it.
         event: HandshakeEvent,
     },
     /// More bytes are needed.

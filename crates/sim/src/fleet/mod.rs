@@ -10,7 +10,7 @@ mod world;
 
 use std::fmt;
 
-/// What has happened in a run, or in many.
+/// The events of a run, or of many.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FleetReport {
     /// Times that a control node began to lead.

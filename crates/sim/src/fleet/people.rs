@@ -32,7 +32,7 @@ pub(super) struct Control {
     /// The revision that it has watched to; `None` before it lists.
     pub watched: Option<u64>,
     pub sent: Option<Sent>,
-    /// What its node of the bus publishes.
+    /// The document that its node of the bus publishes.
     pub topic: Option<Published>,
     /// It does nothing until then.
     pub hangs_until: Time,

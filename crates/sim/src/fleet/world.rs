@@ -500,7 +500,7 @@ impl World {
         Ok(())
     }
 
-    /// What must hold when faults have stopped.
+    /// The laws that hold when faults have stopped.
     fn check_rest(&mut self) -> Result<(), String> {
         let leading: Vec<usize> = (0..self.controls.len())
             .filter(|nth| self.controls[*nth].as_ref().is_some_and(|one| one.leader.leads()))

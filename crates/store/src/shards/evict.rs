@@ -65,7 +65,7 @@ impl Space {
         Marks { main: false, ..marks }
     }
 
-    /// Where an item of a file starts: in main, for it has been on probation where it was.
+    /// The marks of an item of a file: it starts in main, for it has been on probation before.
     pub(crate) fn admit_loaded(policy: EvictionPolicy) -> Marks {
         // One use, or the hand would take an item no one had time to read.
         let frequency = u8::from(policy != EvictionPolicy::AllKeysS3Fifo);

@@ -17,7 +17,7 @@ const BYTES_MAX: usize = 64 << 10;
 /// from the first cache.
 const AHEAD: usize = 32;
 
-/// How keys of a file are put into a store.
+/// The manner in which keys of a file are put into a store.
 #[derive(Clone, Copy)]
 pub(super) struct Manner {
     pub(super) turn: Turn,
@@ -93,7 +93,7 @@ pub(super) struct StringHead {
     pub(super) frequency: Option<u8>,
 }
 
-/// Where a string of a batch ends in the bytes of all, and where its key does.
+/// A string of a batch: the ends of its key and of its value in the bytes of all.
 struct Placed {
     key_end: usize,
     end: usize,
