@@ -5,6 +5,7 @@ mod guest;
 mod metrics;
 mod node;
 mod repeats;
+mod signals;
 
 use anyhow::Result;
 use bench::{Bench, bench, take_part};
@@ -17,6 +18,7 @@ use std::process::ExitCode;
 pub use metrics::{Failures, figures, note};
 pub use node::check;
 pub use repeats::Repeats;
+pub use signals::{Signalled, watch_signals};
 
 /// Prints a line. For functions that return a `Result` of [`anyhow`].
 macro_rules! say {

@@ -2,6 +2,7 @@
 
 use super::metrics::{Asking, Failures, State, figures, note};
 use super::repeats::Repeats;
+use super::signals::{Signalled, watch_signals};
 use super::{incarnation, say};
 use anyhow::{Context, Result};
 use keyway_bus::{Event, NodeId, Reason, Stamp, Url, certificate_name};
@@ -9,14 +10,12 @@ use keyway_channel::{Driver, DriverSettings, LINE_LEN_MAX, Lines, clock, here};
 use keyway_config::{BusConfig, BusTls, ConfigError};
 use keyway_control::{Admin, AdminHandle};
 use keyway_metrics::{BusFigures, BusMetrics};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 use std::io::ErrorKind;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 
@@ -94,7 +93,7 @@ struct Running {
     in_vain: Option<(NodeId, bool)>,
     metrics: Arc<BusMetrics>,
     state: Arc<State>,
-    told: Arc<Told>,
+    told: Arc<Signalled>,
     id: NodeId,
     tls: Option<BusTls>,
     asks: Receiver<Sender<BusFigures>>,
@@ -114,30 +113,6 @@ fn listen(config: &BusConfig) -> Result<Driver> {
         ),
         _ => anyhow::anyhow!("cannot listen at {error}"),
     })
-}
-
-/// The orders that signals have given.
-#[derive(Default)]
-struct Told {
-    is_over: AtomicBool,
-    is_to_reread: AtomicBool,
-}
-
-/// Starts a thread that waits for signals, so that the node need not poll for them.
-fn watch_signals(driver: &Driver) -> Result<Arc<Told>> {
-    let told = Arc::new(Told::default());
-    let (tell, wake) = (Arc::clone(&told), driver.waker());
-    let mut signals =
-        Signals::new([SIGTERM, SIGINT, SIGHUP]).context("cannot watch for signals")?;
-    std::thread::Builder::new().name("keyway-bus-signals".to_owned()).spawn(move || {
-        for signal in signals.forever() {
-            let flag = if signal == SIGHUP { &tell.is_to_reread } else { &tell.is_over };
-            // ORDER: the flag itself is the only data
-            flag.store(true, Ordering::Relaxed);
-            let _ = rustix::io::write(&*wake, &1u64.to_ne_bytes());
-        }
-    })?;
-    Ok(told)
 }
 
 /// Returns standard output without a buffer, so that lines which the disk has not taken are known

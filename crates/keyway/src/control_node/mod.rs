@@ -10,7 +10,7 @@ mod document;
 mod engine;
 mod show;
 
-use crate::bus::{Failures, Repeats, figures, incarnation, note};
+use crate::bus::{Failures, Repeats, Signalled, figures, incarnation, note, watch_signals};
 use admin::{Ask, Asking, Question};
 use anyhow::{Context, Result};
 use keyway_base::Time;
@@ -22,14 +22,12 @@ use keyway_fleet::{
     ApplyFault, Identity, Leader, LeaderAction, LeaderFact, Note, OrderId, TOPIC, Version,
 };
 use keyway_metrics::BusMetrics;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::time::Duration;
 
@@ -79,13 +77,6 @@ pub fn run(file: &Path) -> Result<ExitCode> {
     crate::log::start(&config.log, None);
     crate::serve::raise_descriptor_limit();
     Running::start(&config)?.run()
-}
-
-/// The orders that signals have given.
-#[derive(Default)]
-struct Signalled {
-    is_over: AtomicBool,
-    is_to_reread: AtomicBool,
 }
 
 struct Running {
@@ -399,21 +390,4 @@ impl Running {
             }
         }
     }
-}
-
-/// Starts a thread that waits for signals, so that the node need not poll for them.
-fn watch_signals(driver: &Driver) -> Result<Arc<Signalled>> {
-    let told = Arc::new(Signalled::default());
-    let (tell, wake) = (Arc::clone(&told), driver.waker());
-    let mut signals =
-        Signals::new([SIGTERM, SIGINT, SIGHUP]).context("cannot watch for signals")?;
-    std::thread::Builder::new().name("keyway-signals".to_owned()).spawn(move || {
-        for signal in signals.forever() {
-            let flag = if signal == SIGHUP { &tell.is_to_reread } else { &tell.is_over };
-            // ORDER: the flag itself is the only data
-            flag.store(true, Ordering::Relaxed);
-            let _ = rustix::io::write(&*wake, &1u64.to_ne_bytes());
-        }
-    })?;
-    Ok(told)
 }
