@@ -6,12 +6,12 @@ use crate::error::Error;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::fs::File;
 use std::io::Read;
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpStream};
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// A program that does not listen after this time is taken as failed.
@@ -262,23 +262,6 @@ impl Drop for Site {
     }
 }
 
-/// A port of the loopback address that nobody listens on, another one each time.
-///
-/// # Errors
-/// When there is none.
-pub fn free_port() -> Result<u16, Error> {
-    // Below the range that outgoing connections get theirs from: one that is tried until there is a
-    // listener would else be connected to itself now and then.
-    const FIRST: u16 = 20_000;
-    const COUNT: u16 = 12_000;
-    static TAKEN: AtomicU16 = AtomicU16::new(0);
-    let start = (std::process::id() % u32::from(COUNT)) as u16;
-    let candidate = |_| FIRST + start.wrapping_add(TAKEN.fetch_add(1, Ordering::Relaxed)) % COUNT;
-    let is_free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
-    let found = (0..COUNT).map(candidate).find(is_free);
-    found.ok_or_else(|| Error::system("cannot find a free port", "none is left"))
-}
-
 /// A directory that nobody else has: another run may have the same process id, in a container that
 /// shares the place, or may have been killed.
 fn make_directory(place: &Path) -> Result<PathBuf, Error> {
@@ -477,7 +460,7 @@ mod tests {
     #[test]
     fn what_a_program_said_is_told_when_it_ends_early() {
         let mut site = Site::new(&[]).unwrap();
-        let (port, stop) = (free_port().unwrap(), AtomicBool::new(false));
+        let (port, stop) = (crate::ports::free_port().unwrap(), AtomicBool::new(false));
         let words = ["-c".to_owned(), "echo no room; exit 3".to_owned()];
         let shell = find("sh").unwrap();
         let why = site.start("a server", (&shell, &words), port, &stop).unwrap_err().to_string();

@@ -96,9 +96,11 @@ impl Place {
         let file = self.path("run.json");
         let output = self.run(&[arguments, &["--json", &file]].concat());
         let text = String::from_utf8(output.stdout).unwrap();
-        assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+        let found = std::fs::read_to_string(file).unwrap_or_default();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{text}{errors}\n{found}");
         self.is_clean();
-        (text, serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap())
+        (text, serde_json::from_str(&found).unwrap())
     }
 
     /// Returns the number of processes that work in the run's directory.
