@@ -4,7 +4,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use keyway_load::{Protocol, Watch};
-use keyway_scenario::process::{Process, Scratch, find, first_line, free_port};
+use keyway_scenario::ports::free_port;
+use keyway_scenario::process::{Process, Scratch, find, first_line};
 use keyway_scenario::start::{memcached_words, redis_words};
 
 use crate::error::Error;

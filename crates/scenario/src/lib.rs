@@ -17,7 +17,7 @@ mod machine;
 mod measure;
 mod model;
 mod places;
-mod ports;
+pub mod ports;
 pub mod process;
 mod reader;
 mod run;

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use keyway_load::{Flow, Outcome, Plan, Until};
-use keyway_scenario::process::free_port;
+use keyway_scenario::ports::free_port;
 use rustix::process::Signal;
 
 use super::keyway;

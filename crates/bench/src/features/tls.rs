@@ -2,7 +2,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use keyway_load::{Flow, Plan, Until, resident_bytes};
-use keyway_scenario::process::{ask, free_port};
+use keyway_scenario::ports::free_port;
+use keyway_scenario::process::ask;
 use keyway_tls::{ClientSettings, ClientTls, MinVersion, Trust};
 
 use super::{cpu_of, keyway, shown};

@@ -2,7 +2,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use keyway_scenario::process::free_port;
+use keyway_scenario::ports::free_port;
 
 use super::{cpu_of, keyway, shown};
 use crate::error::Error;

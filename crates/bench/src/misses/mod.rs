@@ -14,7 +14,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use keyway_load::resident_bytes;
-use keyway_scenario::process::{Scratch, free_port};
+use keyway_scenario::ports::free_port;
+use keyway_scenario::process::Scratch;
 use keyway_scenario::start::redis_words;
 
 use crate::comparison::setting;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use keyway_load::{Plan, Until};
-use keyway_scenario::process::free_port;
+use keyway_scenario::ports::free_port;
 
 use super::{PATIENCE, end, folder, redis, store, told};
 use crate::clock;

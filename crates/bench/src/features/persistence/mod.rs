@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use keyway_load::Protocol;
-use keyway_scenario::process::free_port;
+use keyway_scenario::ports::free_port;
 use keyway_scenario::start::redis_words;
 use rustix::process::Signal;
 
