@@ -220,13 +220,17 @@ impl<I: Io> Worker<I> {
     }
 
     fn flush_dirty(&mut self) {
-        for key in self.core.plane.store.tracking.take_told() {
-            self.flush_session(key);
+        if self.core.plane.store.tracking.has_told() {
+            for key in self.core.plane.store.tracking.take_told() {
+                self.flush_session(key);
+            }
         }
         let mut dirty = std::mem::take(&mut self.core.plane.clients.dirty);
-        dirty.append(&mut self.held);
+        if !self.held.is_empty() {
+            dirty.append(&mut self.held);
+        }
         let now = self.core.clock().now;
-        for key in dirty.drain(..) {
+        for &key in &dirty {
             let Core { sessions, plane, .. } = &mut self.core;
             let session = sessions.get_mut(key);
             match session.and_then(|session| plane.held_until(session, now)) {
@@ -239,6 +243,7 @@ impl<I: Io> Worker<I> {
             }
         }
         if self.core.plane.clients.dirty.is_empty() {
+            dirty.clear();
             self.core.plane.clients.dirty = dirty;
         }
     }

@@ -92,7 +92,7 @@ impl Plane {
         &mut self,
         StorePool { pool, store }: StorePool<'_>,
         incoming: &mut RequestContext,
-        beside: Option<Held>,
+        mut beside: Option<Held>,
     ) {
         let command = incoming.request.command;
         let may_be_slow =
@@ -118,7 +118,8 @@ impl Plane {
         let transfer = Transfer::new(store, self.store.streamed_set.take());
         self.answer(session, busy, |out| {
             let start = out.len();
-            match beside {
+            // Taken here, so that no request moves it without a script.
+            match beside.take() {
                 None => store.execute_with(request, context, lends.then_some(&transfer), out),
                 Some(held) => held.execute(request, context, out),
             }
