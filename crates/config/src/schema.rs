@@ -58,7 +58,7 @@ pub(crate) static ROOT: Table = Table {
 };
 
 /// Every table with keys of its own, in the order of the documentation.
-pub(crate) static TABLES: [&Table; 33] = [
+pub(crate) static TABLES: [&Table; 34] = [
     &SERVER,
     &WORKERS,
     &LOG,
