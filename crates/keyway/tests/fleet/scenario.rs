@@ -38,10 +38,10 @@ fn loads(fleet: &Fleet) -> Vec<CheckedLoad> {
 fn live_through_everything(mut fleet: Fleet) {
     fleet.wait_current(&[0, 1, 2], 0);
     let loads = loads(&fleet);
-    let applied = fleet.apply(&fleet.document("500ms", ""), 0).expect_success("keyway ctl");
+    let applied = fleet.apply(&fleet.document("5s", ""), 0).expect_success("keyway ctl");
     assert!(applied.stdout.contains("main"), "{}", applied.text);
     fleet.wait_current(&[0, 1, 2], 1);
-    assert!(fleet.proxies[0].config().contains("timeout = \"500ms\""));
+    assert!(fleet.proxies[0].config().contains("timeout = \"5s\""));
 
     killed_leader(&mut fleet);
     stopped_leader(&mut fleet);
@@ -65,7 +65,7 @@ fn killed_leader(fleet: &mut Fleet) {
     let took = since.elapsed();
     assert!(took < TAKE_OVER, "the take-over took {took:?}");
     fleet.wait_current(&[0, 1, 2], 1);
-    fleet.store(&fleet.document("600ms", ""), 1);
+    fleet.store(&fleet.document("6s", ""), 1);
     fleet.wait_current(&[0, 1, 2], 2);
     fleet.controls[leader].start(&fleet.directory);
     let id = format!("z1.control.0.{}", 2 - leader);
@@ -93,7 +93,7 @@ fn stopped_leader(fleet: &mut Fleet) {
 fn paused_proxy(fleet: &Fleet) {
     let process = fleet.proxies[2].process.as_ref().expect("it runs");
     process.pause();
-    fleet.store(&fleet.document("700ms", ""), 2);
+    fleet.store(&fleet.document("7s", ""), 2);
     fleet.wait_current(&[0, 1], 3);
     let state = fleet.state(2);
     assert!(matches!(state.as_deref(), Some("behind" | "silent")), "{state:?}");
@@ -124,13 +124,13 @@ fn without_control(fleet: &mut Fleet) {
     proxy.start(&fleet.directory);
     let words = "this process starts with document";
     wait_until("it says so", SOON, || proxy.log().contains(words));
-    assert!(proxy.config().contains("timeout = \"700ms\""), "{}", proxy.config());
+    assert!(proxy.config().contains("timeout = \"7s\""), "{}", proxy.config());
     let load = CheckedLoad::start(proxy.client, LoadShape::default());
     load.wait_replies(50);
     // A control node comes back, with a change.
     fleet.controls[0].start(&fleet.directory);
     fleet.wait_current(&[0, 1, 2], 3);
-    fleet.store(&fleet.document("800ms", ""), 3);
+    fleet.store(&fleet.document("8s", ""), 3);
     fleet.wait_current(&[0, 1, 2], 4);
     load.wait_replies(50);
     load.stop().assert_clean();

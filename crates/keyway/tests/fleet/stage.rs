@@ -147,7 +147,7 @@ impl Fleet {
              token_file = \"token\"\nstate_file = \"state-{nth}\"\npools = [\"main\"]\n\
              [[listener]]\nbind = \"tcp://{client}\"\npool = \"main\"\n{}",
             urls.join(", "),
-            self.document("400ms", "")
+            self.document("4s", "")
         );
         let file = self.directory.write(&format!("proxy-{nth}.toml"), text);
         Proxy { client, admin, id: format!("z{nth}.proxy.0.{nth}"), file, process: None }
