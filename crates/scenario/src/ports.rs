@@ -15,7 +15,7 @@ const COUNT: u16 = 12_000;
 /// process lives, whichever process asks.
 ///
 /// # Errors
-/// When all ports are taken.
+/// When all ports are taken, or the process has no descriptors left.
 pub fn free_port() -> Result<u16, Error> {
     // Runs that begin at about the same time have neighbouring ids, and look in different places.
     let start = std::process::id().wrapping_mul(331) % u32::from(COUNT);
@@ -28,7 +28,10 @@ pub fn free_port() -> Result<u16, Error> {
             return Ok(port);
         }
     }
-    Err(Error::system("cannot find a free port", "none is left"))
+    Err(Error::system(
+        "cannot find a free port",
+        "all from 20000 to 31999 are taken, or no descriptors are left: raise `ulimit -n`",
+    ))
 }
 
 /// Takes the name of a port. A name in the abstract namespace belongs to one socket of the network

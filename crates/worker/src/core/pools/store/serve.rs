@@ -118,7 +118,7 @@ impl Plane {
         let transfer = Transfer::new(store, self.store.streamed_set.take());
         self.answer(session, busy, |out| {
             let start = out.len();
-            // Taken here, so that no request moves it without a script.
+            // `take` borrows it. The closure would copy the whole of it for each request otherwise.
             match beside.take() {
                 None => store.execute_with(request, context, lends.then_some(&transfer), out),
                 Some(held) => held.execute(request, context, out),
