@@ -62,10 +62,10 @@ pub use document::reference;
 pub use error::ConfigError;
 pub use load::read_file;
 pub use model::{
-    AccessConfig, ClusterModeConfig, Config, ControlConfig, Eviction, IoDriver, ListenerConfig,
-    ListenerTlsConfig, LogConfig, LogFormat, LogFsync, LogLevel, PoolConfig, PoolKindConfig,
-    Protocol, QuotaConfig, ReplicaConfig, ReplicationConfig, RoutedConfig, SecretSource,
-    ServerConfig, ServersConfig, SnapshotConfig, StoreConfig, StoreLogConfig, TlsConfig,
-    UserConfig, Workers,
+    AccessConfig, ClusterModeConfig, Config, ControlConfig, Eviction, InsideConfig, IoDriver,
+    ListenerConfig, ListenerTlsConfig, LogConfig, LogFormat, LogFsync, LogLevel, OWN_URL,
+    PoolConfig, PoolKindConfig, Protocol, QuotaConfig, ReplicaConfig, ReplicationConfig,
+    RoutedConfig, SecretSource, ServerConfig, ServersConfig, SnapshotConfig, StoreConfig,
+    StoreLogConfig, TlsConfig, UserConfig, Workers,
 };
 pub use value::{counted, size_text};

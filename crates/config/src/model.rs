@@ -49,7 +49,25 @@ pub struct ControlConfig {
     pub state_file: PathBuf,
     /// The pools that documents replace.
     pub pools: Vec<String>,
+    /// The control node that runs in the process.
+    pub inside: Option<InsideConfig>,
 }
+
+/// `coordinator` and what belongs to it in `[control]`: a control node in a process that serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InsideConfig {
+    /// The id of the control node on the bus.
+    pub id: NodeId,
+    /// The directory of the coordinator's files.
+    pub dir: PathBuf,
+    /// The lease of the control node's session.
+    pub lease: Duration,
+    /// The addresses at which other processes reach it, besides [`OWN_URL`].
+    pub listen: Vec<Url>,
+}
+
+/// The address at which a process reaches the control node that runs in it.
+pub const OWN_URL: &str = "mem://keyway-control";
 
 impl Config {
     /// Returns whether the listener at `bind`, or the admin address, must leave IPv4 clients to

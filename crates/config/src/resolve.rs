@@ -69,9 +69,10 @@ pub(crate) fn resolve(
     refuse_own_listeners(named, sections, report);
     warnings::warn(root, named, sections, report);
     crate::without_effect::warn(named, sections, report);
-    let control = root
-        .section("control")
-        .and_then(|section| crate::control::resolve(section, named, read_file, report));
+    let control = root.section("control").and_then(|section| {
+        let has_admin = server.admin.is_some();
+        crate::control::resolve(section, (named, has_admin), read_file, report)
+    });
     Config { server, limits, control, listeners, users, pools, warnings: Vec::new() }
 }
 

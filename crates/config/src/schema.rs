@@ -19,7 +19,7 @@ mod user;
 
 pub(crate) use circuit::{CIRCUIT, OUTLIERS};
 pub(crate) use cluster::{CLUSTER, REPLICATED};
-pub(crate) use control::{CONTROL, CONTROL_TLS};
+pub(crate) use control::{CONTROL, CONTROL_COORDINATOR, CONTROL_TLS};
 pub(crate) use key::{Key, Table};
 pub(crate) use kind::{Absent, Choices, Kind};
 pub(crate) use limits::LIMITS;
@@ -58,13 +58,14 @@ pub(crate) static ROOT: Table = Table {
 };
 
 /// Every table with keys of its own, in the order of the documentation.
-pub(crate) static TABLES: [&Table; 33] = [
+pub(crate) static TABLES: [&Table; 34] = [
     &SERVER,
     &WORKERS,
     &LOG,
     &ADMIN_TLS,
     &LIMITS,
     &CONTROL,
+    &CONTROL_COORDINATOR,
     &CONTROL_TLS,
     &LISTENER,
     &LISTENER_TLS,

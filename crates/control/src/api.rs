@@ -57,6 +57,13 @@ enum Resource {
     Description,
 }
 
+impl Resource {
+    /// Returns whether a control node answers for it, in whatever process it runs.
+    fn is_of_fleet(self) -> bool {
+        matches!(self, Self::Fleet | Self::ReadDocument | Self::ApplyDocument | Self::Documents)
+    }
+}
+
 /// Every resource, with its method and path.
 const ROUTES: [(Method, &str, Resource); 22] = [
     (Method::GET, "/v1/health", Resource::Health),
@@ -168,7 +175,9 @@ fn find(call: &Call<'_>) -> Result<Resource, Problem> {
 }
 
 fn answer(state: &dyn AdminState, resource: Resource, call: &Call<'_>) -> Result<Reply, Problem> {
-    if let Some(fleet) = state.fleet() {
+    if let Some(fleet) = state.fleet()
+        && (resource.is_of_fleet() || state.api().is_none())
+    {
         return answer_fleet(state, fleet, resource, call);
     }
     let Some(api) = state.api() else {

@@ -4,6 +4,7 @@ mod key_stats;
 mod readiness;
 
 use crate::cli::LogFormat;
+use crate::control_node::Asking;
 use crate::log::Filter;
 use crate::reload::{Diff, Reload, Wake};
 use crate::serve::{Started, wall_clock};
@@ -11,8 +12,8 @@ use crate::upgrade;
 use keyway_config::{Config, IoDriver};
 use keyway_control::{
     AWAY, AdminState, AfterDrain, Api, BackendRoleStatus, BackendStatus, ClientStatus, Connections,
-    EffectiveConfig, KeyStatsList, LogLevel, PoolStatus, ProcessStatus, Reloaded, ScriptKill,
-    SlowRequest,
+    EffectiveConfig, FleetApi, KeyStatsList, LogLevel, PoolStatus, ProcessStatus, Reloaded,
+    ScriptKill, SlowRequest,
 };
 use keyway_metrics::{BackendTotals, Registry};
 use keyway_script::Kill;
@@ -39,6 +40,8 @@ pub struct Process {
     started_unix_seconds: u64,
     controls: AdminControls,
     settings: Settings,
+    /// The control node that runs in this process.
+    control: Option<Arc<Asking>>,
 }
 
 /// The configuration of the process.
@@ -114,7 +117,7 @@ impl Process {
         plan: Arc<Plan>,
         registry: Arc<Registry>,
         controls: AdminControls,
-        settings: Settings,
+        (settings, control): (Settings, Option<Arc<Asking>>),
     ) -> Self {
         let now = Seen {
             state: HealthState::Unknown.label(),
@@ -133,6 +136,7 @@ impl Process {
             started_unix_seconds: unix_seconds(),
             controls,
             settings,
+            control,
         }
     }
 
@@ -331,6 +335,13 @@ impl Current {
 impl AdminState for Process {
     fn metrics(&self, out: &mut String) {
         self.current().registry.write_prometheus(out);
+        if let Some(control) = &self.control {
+            control.write_metrics(out);
+        }
+    }
+
+    fn fleet(&self) -> Option<&dyn FleetApi> {
+        self.control.as_deref().map(|control| control as &dyn FleetApi)
     }
 
     fn draining(&self) -> bool {

@@ -1,12 +1,13 @@
 //! The start and the end of a process that serves.
 
 mod announce;
+mod control;
 mod draining;
 mod first_command;
 
 use crate::admin::{AdminControls, Process, Settings};
 use crate::cli::LogFormat;
-use crate::member::{Joining, Membership};
+use crate::member::Joining;
 use crate::plan::Sources;
 use crate::reload::{Live, Refusal, Reload, Wake};
 use crate::replicas::Replicas;
@@ -17,6 +18,7 @@ use crate::workers::{RETRY_AFTER, SAMPLE_EVERY, Workers};
 use crate::{driver, log, peers, plan};
 use announce::announce;
 use anyhow::{Context, Result, anyhow};
+use control::{Control, Prepared};
 use draining::{Order, drain, give_notice, name_of};
 use keyway_base::{Clock, Time};
 use keyway_config::{Config, IoDriver, ListenAddr};
@@ -95,9 +97,10 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     let taking = Taking::begin(before, (&plan, &config), &replicas)?;
     let upgraded = upgrade::Told::default();
     let mut upgrades = Upgrades::new(wake.clone(), Arc::clone(&upgraded));
-    let to_join = (started.joining.as_ref(), wake.clone());
+    let control = Prepared::new(started.joining.as_ref(), wake.clone(), before.is_one())?;
     let controls = AdminControls { log, wake: wake.clone(), reload: Reload::new(wake), upgraded };
     let settings = Settings::new(started, &config);
+    let settings = (settings, control.asking());
     let process = Process::new(Arc::clone(&plan), Arc::clone(&registry), controls, settings);
     let process = Arc::new(process);
     let access = access(&config);
@@ -113,10 +116,10 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     let threads = snapshots.start().and_then(|()| logs.start()).and_then(|()| replicas.start());
     threads.context("cannot start a thread")?;
     announce(&config, &plan, &names, bounds, admin.as_ref(), started.file);
-    let membership = Membership::start(to_join, &config)?;
+    let control = control.start(&config, admin.as_ref())?;
     let live = Live {
         document: started.joining.as_ref().and_then(Joining::document),
-        about: Membership::about(membership.as_ref()),
+        about: control.about(),
         path: started.file.map(Path::to_owned),
         file: config.clone(),
         config,
@@ -133,7 +136,7 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
         held: None,
     };
     let serving = Serving { workers, live, process, woken, admin, pid_file };
-    let status = serving.serve(&mut upgrades, membership);
+    let status = serving.serve(&mut upgrades, control);
     warn_of_cut_off(&plan);
     tracing::info!("stopped");
     Ok(status)
@@ -207,11 +210,12 @@ struct Serving {
 
 impl Serving {
     /// Serves until the process is told to end, and ends it.
-    fn serve(mut self, upgrades: &mut Upgrades, membership: Option<Membership>) -> ExitCode {
+    fn serve(mut self, upgrades: &mut Upgrades, control: Control) -> ExitCode {
         let (process, woken) = (&self.process, &self.woken);
         let inside = Inside { process, admin: self.admin.as_ref(), woken };
         let ending = run(&mut self.workers, &inside, &mut self.live, upgrades);
-        drop(membership);
+        // Another control node leads while this process drains. Dropping it waits for its end.
+        let _control = control.end();
         let late = end_upgrade(&ending, upgrades, (&mut self.live, woken));
         self.process.set_draining();
         self.end(ending, late.as_ref())

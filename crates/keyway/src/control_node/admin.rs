@@ -1,6 +1,7 @@
 //! The admin listener of a control node. It asks the node's thread, which knows everything.
 
 use super::document::changes;
+use super::inside::Desk;
 use keyway_control::{
     AdminState, AppliedStatus, ApplyOrder, ApplyRefusal, DocumentStatus, FleetApi, FleetStatus,
     PoolStatus, ScriptKill,
@@ -9,9 +10,9 @@ use keyway_fleet::{Apply, ApplyFault, OrderId, StoredDocument, Version};
 use keyway_metrics::{BusFigures, BusMetrics, FleetFigures, write_fleet};
 use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Longest wait for the node's thread, which answers within milliseconds.
@@ -66,25 +67,47 @@ impl State {
 pub struct Asking {
     metrics: Arc<BusMetrics>,
     asked: Mutex<Sender<Ask>>,
-    wake: Arc<OwnedFd>,
+    /// Wakes the node's thread, as soon as the node is there.
+    wake: OnceLock<Arc<OwnedFd>>,
     state: Arc<State>,
 }
 
 impl Asking {
-    /// Creates it, with the channel on which the node's thread receives questions.
-    pub fn new(metrics: Arc<BusMetrics>, wake: Arc<OwnedFd>) -> (Self, Receiver<Ask>, Arc<State>) {
+    /// Creates it, with the node's side.
+    pub fn new(metrics: Arc<BusMetrics>) -> (Self, Desk) {
         let (asked, asks) = channel();
         let state = Arc::new(State::default());
-        let asking = Self { metrics, asked: Mutex::new(asked), wake, state: Arc::clone(&state) };
-        (asking, asks, state)
+        let desk = Desk { asks, state: Arc::clone(&state), metrics: Arc::clone(&metrics) };
+        (Self { metrics, asked: Mutex::new(asked), wake: OnceLock::new(), state }, desk)
+    }
+
+    /// Notes how the node's thread is woken. Earlier questions wait for it.
+    pub fn set_waker(&self, wake: Arc<OwnedFd>) {
+        // There is one node, which is there once.
+        let _ = self.wake.set(wake);
     }
 
     fn send(&self, question: Question) -> Receiver<Answer> {
         let (tell, told) = sync_channel(1);
         // If the node's thread has ended, the answer does not come.
         let _ = self.asked.lock().send(Ask { question, tell });
-        let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
+        self.wake();
         told
+    }
+
+    /// Wakes the node's thread, if the node is there.
+    pub fn wake(&self) {
+        if let Some(wake) = self.wake.get() {
+            let _ = rustix::io::write(&**wake, &1u64.to_ne_bytes());
+        }
+    }
+
+    /// Appends the metrics of the node, without those of the process.
+    pub fn write_metrics(&self, out: &mut String) {
+        if let Ok(Answer::Metrics(bus, fleet)) = self.ask(Question::Metrics) {
+            write_fleet(&fleet, out);
+            self.metrics.write_bus(&bus, out);
+        }
     }
 
     fn ask(&self, question: Question) -> Result<Answer, String> {

@@ -3,21 +3,26 @@
 //!
 //! Three threads: the main one drives the node of the bus and decides (`keyway_fleet::Leader`), one
 //! speaks to the coordinator (`keyway_control::Seat`), one is the admin listener. The others wake
-//! the main one, which waits for none of them.
+//! the main one, which waits for none of them. [`Inside`] is the same in a process that serves, with
+//! a thread in place of the main one.
 
 mod admin;
 mod document;
 mod engine;
+mod inside;
 mod show;
 
+pub use admin::Asking;
+pub use inside::{Desk, Inside, Staying};
+
 use crate::bus::{Failures, Repeats, Signalled, figures, incarnation, note, watch_signals};
-use admin::{Ask, Asking, Question};
+use admin::{Ask, Question};
 use anyhow::{Context, Result};
 use keyway_base::Time;
-use keyway_bus::{Event, Stamp, Upstream, Url};
+use keyway_bus::{Event, NodeId, Settings, Stamp, Upstream, Url};
 use keyway_channel::{Driver, DriverSettings, clock, here};
 use keyway_config::{BusTls, ConfigError, ControlNodeConfig};
-use keyway_control::{Access, Admin, AdminHandle, AdminOptions, Seat, Told};
+use keyway_control::{Access, Admin, AdminHandle, AdminOptions, Engine, Seat, Told};
 use keyway_fleet::{
     ApplyFault, Identity, Leader, LeaderAction, LeaderFact, Note, OrderId, TOPIC, Version,
 };
@@ -76,9 +81,12 @@ pub fn run(file: &Path) -> Result<ExitCode> {
     let Some(config) = told(ControlNodeConfig::load(file)) else { return Ok(ExitCode::from(2)) };
     crate::log::start(&config.log, None);
     crate::serve::raise_descriptor_limit();
-    Running::start(&config)?.run()
+    start(&config)?.run()?;
+    tracing::info!("stopped");
+    Ok(ExitCode::SUCCESS)
 }
 
+/// A control node, by whatever process it runs in.
 struct Running {
     driver: Driver,
     leader: Leader,
@@ -90,70 +98,115 @@ struct Running {
     next_order: u64,
     look_at: Time,
     tls: Option<BusTls>,
-    id: keyway_bus::NodeId,
+    id: NodeId,
     elections: u64,
     faults: u64,
     failures: Failures,
     repeats: Repeats,
     metrics: Arc<BusMetrics>,
     state: Arc<admin::State>,
-    /// The admin listener ends with the node.
-    _admin: AdminHandle,
+    /// The admin listener ends with the node. That of a process that serves outlives it.
+    _admin: Option<AdminHandle>,
+}
+
+/// The parts of a node that its file, or that of a process that serves, decides.
+struct Parts {
+    cluster: String,
+    id: NodeId,
+    engine: Engine,
+    /// The coordinator, for people.
+    shown: String,
+    lease: Duration,
+    tls: Option<BusTls>,
+    /// The address of the admin listener, for other control nodes to name.
+    admin: String,
+}
+
+/// Listens on the bus, as nobody's root yet.
+fn listen(mut settings: Settings, channels: DriverSettings) -> std::io::Result<Driver> {
+    (settings.place, settings.incarnation) = (here(), incarnation());
+    let mut driver = Driver::new(settings, channels)?;
+    // Nobody is known to lead yet.
+    driver.node().set_upstreams(Vec::new(), true, clock());
+    Ok(driver)
+}
+
+/// Returns the error of an address on which the system refuses to listen.
+fn not_listening(error: &std::io::Error) -> anyhow::Error {
+    match error.kind() {
+        ErrorKind::AddrInUse => {
+            anyhow::anyhow!("cannot listen at {error}: another process does")
+        }
+        _ => anyhow::anyhow!("cannot listen at {error}"),
+    }
+}
+
+/// Returns the metrics of the bus of a node that starts now.
+fn bus_metrics() -> Arc<BusMetrics> {
+    let start_micros = crate::serve::wall_clock().unix_micros;
+    Arc::new(BusMetrics::new(env!("CARGO_PKG_VERSION"), start_micros))
+}
+
+/// Starts the node of a control node's file.
+fn start(config: &ControlNodeConfig) -> Result<Running> {
+    let tls = config.bus.tls.as_ref().map(|tls| tls.loaded.clone());
+    let channels = DriverSettings { share_with: config.bus.share_with.clone(), tls };
+    let driver = listen(config.bus.settings.clone(), channels).map_err(|it| not_listening(&it))?;
+    let (asking, desk) = Asking::new(bus_metrics());
+    asking.set_waker(driver.waker());
+    let token = config.admin_token.as_ref().map(|token| token.expose());
+    let options = AdminOptions { access: Access::new(token), ..AdminOptions::default() };
+    let admin = Admin::start_with(options, &config.admin.to_string(), Arc::new(asking))
+        .map_err(|error| anyhow::anyhow!("{error}"))?;
+    let parts = Parts {
+        cluster: config.cluster.clone(),
+        id: config.bus.settings.id,
+        engine: engine::engine(config)?,
+        shown: engine::shown(config),
+        lease: config.lease,
+        tls: config.bus.tls.clone(),
+        admin: admin.local_addr().to_string(),
+    };
+    let signalled = watch_signals(&driver)?;
+    let mut running = Running::new(driver, parts, desk, signalled)?;
+    running._admin = Some(admin);
+    Ok(running)
 }
 
 impl Running {
-    fn start(config: &ControlNodeConfig) -> Result<Running> {
-        let mut settings = config.bus.settings.clone();
-        (settings.place, settings.incarnation) = (here(), incarnation());
-        let tls = config.bus.tls.as_ref().map(|tls| tls.loaded.clone());
-        let share_with = config.bus.share_with.clone();
-        let mut driver = Driver::new(settings, DriverSettings { share_with, tls }).map_err(
-            |error| match error.kind() {
-                ErrorKind::AddrInUse => {
-                    anyhow::anyhow!("cannot listen at {error}: another process does")
-                }
-                _ => anyhow::anyhow!("cannot listen at {error}"),
-            },
-        )?;
-        // Nobody is known to lead yet.
-        driver.node().set_upstreams(Vec::new(), true, clock());
-        let start_micros = crate::serve::wall_clock().unix_micros;
-        let metrics = Arc::new(BusMetrics::new(env!("CARGO_PKG_VERSION"), start_micros));
-        let (asking, asks, state) = Asking::new(Arc::clone(&metrics), driver.waker());
-        let token = config.admin_token.as_ref().map(|token| token.expose());
-        let options = AdminOptions { access: Access::new(token), ..AdminOptions::default() };
-        let admin = Admin::start_with(options, &config.admin.to_string(), Arc::new(asking))
-            .map_err(|error| anyhow::anyhow!("{error}"))?;
+    fn new(driver: Driver, parts: Parts, desk: Desk, signalled: Arc<Signalled>) -> Result<Running> {
         let waker = driver.waker();
         let wake = move || {
             let _ = rustix::io::write(&*waker, &1u64.to_ne_bytes());
         };
-        let seat = Seat::start(engine::engine(config)?, config.lease, wake)
-            .context("cannot start a thread")?;
+        let seat = Seat::start(parts.engine, parts.lease, wake).context("cannot start a thread")?;
+        // Nobody else reaches an address within this process.
+        let urls = driver.urls().into_iter().filter(|url| !matches!(url, Url::Mem(_)));
         let me = Identity {
-            cluster: config.cluster.clone(),
-            node: config.bus.settings.id,
-            urls: driver.urls().iter().map(ToString::to_string).collect(),
-            admin: Some(admin.local_addr().to_string()),
+            cluster: parts.cluster,
+            node: parts.id,
+            urls: urls.map(|url| url.to_string()).collect(),
+            admin: Some(parts.admin),
         };
         tracing::info!(
-            cluster = config.cluster,
-            coordinator = engine::shown(config),
+            cluster = me.cluster,
+            coordinator = parts.shown,
             bus = me.urls.join(" "),
-            admin = %admin.local_addr(),
+            admin = me.admin,
             "control node {} runs",
             me.node
         );
+        let Desk { asks, state, metrics } = desk;
         Ok(Running {
-            signalled: watch_signals(&driver)?,
+            signalled,
             leader: Leader::new(me),
             seat,
             asks,
             orders: BTreeMap::new(),
             next_order: 0,
             look_at: clock(),
-            tls: config.bus.tls.clone(),
-            id: config.bus.settings.id,
+            tls: parts.tls,
+            id: parts.id,
             elections: 0,
             faults: 0,
             failures: Failures::default(),
@@ -161,11 +214,11 @@ impl Running {
             metrics,
             state,
             driver,
-            _admin: admin,
+            _admin: None,
         })
     }
 
-    fn run(mut self) -> Result<ExitCode> {
+    fn run(mut self) -> Result<()> {
         loop {
             let due = self.leader.poll_deadline().map_or(TURN, |at| at.since(clock()));
             self.driver.turn(due.min(LOOK_EVERY))?;
@@ -193,7 +246,7 @@ impl Running {
     }
 
     /// Ends in order: first the session, so that another node leads at once.
-    fn leave(mut self) -> Result<ExitCode> {
+    fn leave(mut self) -> Result<()> {
         tracing::info!("leaving: the session ends, and another control node leads");
         self.state.set_leaving();
         self.seat.end();
@@ -201,8 +254,7 @@ impl Running {
         loop {
             while let Some(event) = self.driver.poll_event() {
                 if event == Event::Gone {
-                    tracing::info!("stopped");
-                    return Ok(ExitCode::SUCCESS);
+                    return Ok(());
                 }
             }
             self.driver.turn(TURN)?;

@@ -3,11 +3,11 @@
 use super::{Joining, Ordered, SharedAbout, is_passing, state_file};
 use crate::bus::{Repeats, incarnation};
 use crate::reload::{Diff, Refusal, Wake};
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use keyway_base::Time;
 use keyway_bus::{Event, NodeId, SendOptions, Settings, Stamp, Tokens};
 use keyway_channel::{Driver, DriverSettings, clock, here};
-use keyway_config::{ControlConfig, read_token};
+use keyway_config::ControlConfig;
 use keyway_fleet::limits::{DOCUMENT_LEN_MAX, HEAD_LEN_MAX, REPORT_WITHIN};
 use keyway_fleet::{Document, Member, MemberAction, Published, TOPIC, Version};
 use keyway_tls::PeerTls;
@@ -45,18 +45,11 @@ pub(super) struct Link {
     repeats: Repeats,
 }
 
-fn settings(control: &ControlConfig) -> Result<Settings> {
+fn settings(control: &ControlConfig, tokens: Tokens) -> Result<Settings> {
     let mut settings = Settings::of(control.id);
     (settings.place, settings.incarnation) = (here(), incarnation());
     settings.upstreams = control.upstreams();
-    if let Some(file) = &control.token_file {
-        let named = || format!("token_file {} in [control]", file.display());
-        let token =
-            read_token(&file.to_string_lossy()).map_err(anyhow::Error::msg).with_context(named)?;
-        let mut tokens = Tokens::default();
-        tokens.add(&token).with_context(named)?;
-        settings.tokens = tokens;
-    }
+    settings.tokens = tokens;
     // A proxy takes documents and nothing else.
     settings.topics_max = 4;
     settings.topics_len_max = 8 * (DOCUMENT_LEN_MAX + HEAD_LEN_MAX);
@@ -98,7 +91,7 @@ impl Start {
         let control = &joining.control;
         let (saved, begun) = (joining.saved.clone(), joining.begun.clone());
         Ok(Start {
-            settings: settings(control)?,
+            settings: settings(control, joining.secret.tokens()?)?,
             tls: tls(control)?,
             member: Member::new(&control.cluster, about.get(), saved, begun),
             about,

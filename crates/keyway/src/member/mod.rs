@@ -7,14 +7,17 @@
 mod link;
 mod state_file;
 
+use crate::control_node::Staying;
 use crate::reload::{Cause, Diff, Refusal, Wake};
 use anyhow::{Context, Result};
-use keyway_config::{Config, ConfigError, ControlConfig};
+use keyway_bus::Tokens;
+use keyway_config::{Config, ConfigError, ControlConfig, read_token};
 use keyway_fleet::{About, Begun, Document, Saved};
 use link::{Link, Start};
 use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
-use std::path::Path;
+use rustix::rand::{GetRandomFlags, getrandom};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, sync_channel};
@@ -29,9 +32,63 @@ pub struct Joining {
     document: Option<Document>,
     /// The lines of the log about the start.
     said: Vec<String>,
+    secret: Secret,
+}
+
+/// The token of the bus: that of a file, or one of this process alone.
+#[derive(Clone)]
+pub struct Secret {
+    file: Option<PathBuf>,
+    /// Drawn if there is no file and no certificate: the member and the control node of this
+    /// process know each other by it.
+    own: Option<String>,
+}
+
+/// Bytes of a token that a process draws for itself.
+const OWN_TOKEN_LEN: usize = 32;
+
+impl Secret {
+    /// Returns the secret of a configuration.
+    fn of(control: &ControlConfig) -> Secret {
+        let is_alone = control.token_file.is_none() && control.inside.is_some();
+        let drawn = || {
+            let mut bytes = [0; OWN_TOKEN_LEN];
+            // If the system has none to give, the nodes below refuse an empty token.
+            let len = getrandom(&mut bytes[..], GetRandomFlags::empty()).unwrap_or_default();
+            bytes.iter().take(len).map(|byte| format!("{byte:02x}")).collect()
+        };
+        Secret { file: control.token_file.clone(), own: is_alone.then(drawn) }
+    }
+
+    /// Returns the tokens for a node of the bus.
+    ///
+    /// # Errors
+    /// Returns what is wrong with the file.
+    pub fn tokens(&self) -> Result<Tokens> {
+        let mut tokens = Tokens::default();
+        if let Some(file) = &self.file {
+            let named = || format!("token_file {} in [control]", file.display());
+            let token = read_token(&file.to_string_lossy())
+                .map_err(anyhow::Error::msg)
+                .with_context(named)?;
+            tokens.add(&token).with_context(named)?;
+        }
+        if let Some(own) = &self.own {
+            tokens.add(own.as_bytes()).context("the token of this process")?;
+        }
+        Ok(tokens)
+    }
 }
 
 impl Joining {
+    /// Prepares the control node that runs in this process, if the configuration has one.
+    ///
+    /// # Errors
+    /// Returns what is wrong with the token.
+    pub fn staying(&self) -> Result<Option<Staying>> {
+        Staying::new(&self.control, &self.secret)
+    }
+
     /// Returns the document that the configuration has.
     pub fn document(&self) -> Option<Document> {
         self.document.clone()
@@ -63,7 +120,8 @@ pub fn load(path: &Path) -> Result<(Config, Option<Joining>), Vec<ConfigError>> 
         }
         is_ours
     });
-    let mut joining = Joining { control, saved, begun: Begun::default(), document: None, said };
+    let (secret, begun) = (Secret::of(&control), Begun::default());
+    let mut joining = Joining { control, saved, begun, document: None, said, secret };
     let config = joining.choose(path).unwrap_or(alone);
     Ok((config, Some(joining)))
 }

@@ -7,5 +7,6 @@
 #![allow(clippy::disallowed_methods, reason = "how long a take-over takes is what is tested")]
 
 mod documents;
+mod inside;
 mod scenario;
 mod stage;
