@@ -225,6 +225,9 @@ impl<I: Io> Worker<I> {
                 self.flush_session(key);
             }
         }
+        if self.core.plane.clients.dirty.is_empty() && self.held.is_empty() {
+            return;
+        }
         let mut dirty = std::mem::take(&mut self.core.plane.clients.dirty);
         if !self.held.is_empty() {
             dirty.append(&mut self.held);
@@ -266,8 +269,8 @@ impl<I: Io> Worker<I> {
         if self.core.plane.store.logs.are_due() {
             self.settle_logs();
         }
-        let Some(client) = self.client(key) else { return };
         let Some(session) = self.core.sessions.get_mut(key) else { return };
+        let Some(&Some(client)) = self.clients.get(key.index() as usize) else { return };
         session.is_dirty = false;
         if session.tracking.is_some() {
             self.core.plane.release_pushes(key, session);
