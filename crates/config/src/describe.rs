@@ -11,11 +11,12 @@ use crate::access::{networks_text, tls_text};
 use crate::cluster::read_from_name;
 use crate::model::{
     AccessConfig, Config, ControlConfig, ListenerConfig, LogFormat, LogLevel, PoolConfig,
-    PoolKindConfig, Protocol, QuotaConfig, ReplicaConfig, ReplicationConfig, ServerConfig,
-    SnapshotConfig, StoreConfig, StoreLogConfig, UserConfig, Workers,
+    PoolKindConfig, Protocol, QuotaConfig, ReplicaConfig, ReplicationConfig, SecretSource,
+    ServerConfig, SnapshotConfig, StoreConfig, StoreLogConfig, UserConfig, Workers,
 };
+use crate::register::RegisterConfig;
 use crate::schema;
-use crate::secret::PASSWORD;
+use crate::secret::{MASK, PASSWORD};
 use crate::toml_text::{key, string};
 use crate::value::{counted, format_duration, format_size};
 use keyway_base::Limits;
@@ -203,6 +204,9 @@ fn listener(listener: &ListenerConfig, pool_name: &str, users: &[UserConfig], ou
         out.entry(table, "tcp_keepalive", &string(&keepalive));
     }
     access(&listener.access, out);
+    if let Some(entry) = &listener.register {
+        out.entry(table, "register", &register(entry));
+    }
     let Some(cluster) = &listener.cluster else { return };
     out.entry(table, "cluster_mode", "\"emulate\"");
     if !cluster.announce.is_empty() {
@@ -213,6 +217,33 @@ fn listener(listener: &ListenerConfig, pool_name: &str, users: &[UserConfig], ou
         let all: Vec<String> = cluster.announce.iter().map(address).collect();
         out.entry(table, "cluster_announce", &format!("[{}]", all.join(", ")));
     }
+}
+
+fn register(entry: &RegisterConfig) -> String {
+    let endpoints: Vec<_> = entry.endpoints.iter().map(|endpoint| string(endpoint)).collect();
+    let mut text = format!(
+        "{{ kind = {}, endpoints = [{}], path = {}, name = {}, address = {}, lease = {}",
+        string(entry.kind.text()),
+        endpoints.join(", "),
+        string(&entry.path),
+        string(&entry.name),
+        string(&entry.address),
+        string(&format_duration(entry.lease)),
+    );
+    let mut add = |key: &str, value: &str| text += &format!(", {key} = {}", string(value));
+    if let Some(user) = &entry.user {
+        add("user", user);
+    }
+    match &entry.password_from {
+        Some(SecretSource::File(file)) => add("password_file", &file.display().to_string()),
+        Some(SecretSource::Variable(name)) => add("password_env", name),
+        None if entry.password.is_some() => add("password", MASK),
+        None => {}
+    }
+    if let Some(file) = &entry.ca_file {
+        add("ca_file", &file.display().to_string());
+    }
+    text + " }"
 }
 
 fn access(access: &AccessConfig, out: &mut Out) {

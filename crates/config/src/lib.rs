@@ -35,6 +35,7 @@ mod named;
 mod overlay;
 mod placement;
 mod reader;
+mod register;
 mod replica;
 mod resolve;
 mod routes;
@@ -68,4 +69,5 @@ pub use model::{
     RoutedConfig, SecretSource, ServerConfig, ServersConfig, SnapshotConfig, StoreConfig,
     StoreLogConfig, TlsConfig, UserConfig, Workers,
 };
+pub use register::{RegisterConfig, RegistryKind};
 pub use value::{counted, size_text};

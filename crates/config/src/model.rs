@@ -1,5 +1,6 @@
 use crate::address::ListenAddr;
 use crate::error::ConfigError;
+use crate::register::RegisterConfig;
 use keyway_base::{KeyspaceEvents, Limits, Network};
 use keyway_bus::{NodeId, Url};
 use keyway_tls::{ClientSettings, ClientTls, PeerSettings, ServerSettings, ServerTls};
@@ -298,6 +299,8 @@ pub struct ListenerConfig {
     pub read_from: Option<ReadFrom>,
     /// Its access settings, and the bounds on its clients.
     pub access: AccessConfig,
+    /// The entry by which clients find it. `None`: there is none.
+    pub register: Option<RegisterConfig>,
 }
 
 /// Access settings of a listener, and the bounds on its clients.

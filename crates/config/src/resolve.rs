@@ -65,6 +65,7 @@ pub(crate) fn resolve(
         .collect();
     routes::check(named, report);
     refuse_clashes(root, sections, report);
+    crate::register::check_together(sections, &listeners, report);
     crate::store::refuse_shared_files(named, report);
     refuse_own_listeners(named, sections, report);
     warnings::warn(root, named, sections, report);

@@ -10,6 +10,7 @@ mod limits;
 mod listener;
 mod memcached;
 mod pool_kinds;
+mod register;
 mod routes;
 mod server;
 mod sharded;
@@ -25,6 +26,7 @@ pub(crate) use kind::{Absent, Choices, Kind};
 pub(crate) use limits::LIMITS;
 pub(crate) use listener::LISTENER;
 pub(crate) use memcached::MEMCACHED;
+pub(crate) use register::REGISTER;
 pub(crate) use routes::{
     FAILOVER, MIRROR, MISS_THEN, PREFIX, PREFIX_ROUTE, RATE_LIMITED, READ_WRITE_SPLIT, SHADOW,
 };
@@ -58,7 +60,7 @@ pub(crate) static ROOT: Table = Table {
 };
 
 /// Every table with keys of its own, in the order of the documentation.
-pub(crate) static TABLES: [&Table; 34] = [
+pub(crate) static TABLES: [&Table; 35] = [
     &SERVER,
     &WORKERS,
     &LOG,
@@ -68,6 +70,7 @@ pub(crate) static TABLES: [&Table; 34] = [
     &CONTROL_COORDINATOR,
     &CONTROL_TLS,
     &LISTENER,
+    &REGISTER,
     &LISTENER_TLS,
     &LISTENER_CERTIFICATES,
     &USER,

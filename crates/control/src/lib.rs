@@ -29,7 +29,7 @@ mod state;
 pub use access::{Access, CHANGE_HEADER};
 pub use admin::{Admin, AdminError, AdminHandle, AdminOptions};
 pub use api::OPENAPI;
-pub use backends::{AWAY, BackendRoleStatus, BackendStatus, PoolStatus};
+pub use backends::{AWAY, BackendRoleStatus, BackendStatus, PoolStatus, utc};
 pub use fleet::{
     AppliedStatus, ApplyOrder, ApplyRefusal, DocumentStatus, FleetApi, FleetStatus, LeaderStatus,
     MemberState, MemberStatus,

@@ -26,6 +26,7 @@ mod memory;
 mod passwords;
 mod peers;
 mod plan;
+mod registrations;
 mod reload;
 mod replicas;
 mod serve;

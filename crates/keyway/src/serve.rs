@@ -9,6 +9,7 @@ use crate::admin::{AdminControls, Process, Settings};
 use crate::cli::LogFormat;
 use crate::member::Joining;
 use crate::plan::Sources;
+use crate::registrations::Registrations;
 use crate::reload::{Live, Refusal, Reload, Wake};
 use crate::replicas::Replicas;
 use crate::snapshots::Snapshots;
@@ -18,7 +19,7 @@ use crate::workers::{RETRY_AFTER, SAMPLE_EVERY, Workers};
 use crate::{driver, log, peers, plan};
 use announce::announce;
 use anyhow::{Context, Result, anyhow};
-use control::{Control, Prepared};
+use control::{Control, Prepared, admin_address};
 use draining::{Order, drain, give_notice, name_of};
 use keyway_base::{Clock, Time};
 use keyway_config::{Config, IoDriver, ListenAddr};
@@ -117,7 +118,7 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     threads.context("cannot start a thread")?;
     announce(&config, &plan, &names, bounds, admin.as_ref(), started.file);
     let control = control.start(&config, admin.as_ref())?;
-    let live = Live {
+    let mut live = Live {
         document: started.joining.as_ref().and_then(Joining::document),
         about: control.about(),
         path: started.file.map(Path::to_owned),
@@ -133,8 +134,10 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
         snapshots,
         logs,
         replicas,
+        registrations: Registrations::new(admin_address(admin.as_ref())),
         held: None,
     };
+    live.registrations.follow(&live.file);
     let serving = Serving { workers, live, process, woken, admin, pid_file };
     let status = serving.serve(&mut upgrades, control);
     warn_of_cut_off(&plan);
@@ -237,6 +240,10 @@ impl Serving {
         if let Some(late) = late {
             self.give_clients(late);
         }
+        match kept.is_empty() {
+            true => self.live.registrations.end(),
+            false => self.live.registrations.leave(),
+        }
         // If another process listens already, no client is refused.
         let notice = match kept.is_empty() {
             true => self.live.config.server.drain_notice,
@@ -295,6 +302,7 @@ impl Serving {
 
     /// Serves the remaining clients, while the process in its place accepts new ones.
     fn leave_to(mut self, successor: &Successor) -> ExitCode {
+        self.live.registrations.leave();
         self.give_clients(successor);
         self.live.replicas.end();
         // From here on the snapshot's file belongs to the other process.

@@ -169,6 +169,12 @@ fn changed_secrets(old: &Config, new: &Config) -> Vec<String> {
         if before.is_some_and(is_other) {
             lines.push(format!("listener {}: password changed", listener.bind));
         }
+        let registry = |listener: &keyway_config::ListenerConfig| {
+            listener.register.as_ref().and_then(|entry| entry.password.clone())
+        };
+        if before.is_some_and(|before| is_changed(&registry(before), &registry(listener))) {
+            lines.push(format!("listener {}: password of register changed", listener.bind));
+        }
     }
     for user in &new.users {
         let name = user.user.name();

@@ -5,6 +5,7 @@ use super::{Cause, Diff, Merge, Refusal, ReloadTally, diff};
 use crate::admin::Process;
 use crate::member::{self, Ordered, SharedAbout};
 use crate::plan::{self, Sources, Version};
+use crate::registrations::Registrations;
 use crate::replicas::Replicas;
 use crate::snapshots::Snapshots;
 use crate::store_logs::StoreLogs;
@@ -60,6 +61,8 @@ pub struct Live {
     pub logs: StoreLogs,
     /// Their roles.
     pub replicas: Replicas,
+    /// The entries by which clients find the listeners.
+    pub registrations: Registrations,
     /// The stores, while they are held for the next process.
     pub held: Option<Held>,
 }
@@ -201,6 +204,7 @@ impl Live {
             log::set_level(new.server.log.level);
         }
         self.remove_ended_sockets(&merged);
+        self.registrations.follow(&new);
         self.version = version;
         self.addresses = addresses;
         self.config = merged.config;

@@ -41,12 +41,16 @@ impl<'j> Prepared<'j> {
     /// # Errors
     /// Returns what is wrong with an address, the token or the certificates.
     pub(super) fn start(self, config: &Config, admin: Option<&AdminHandle>) -> Result<Control> {
-        let shown = admin.map(|admin| admin.local_addr().to_string()).unwrap_or_default();
-        let begun = self.staying.map(|staying| staying.start(shown, self.is_upgrade));
+        let begun = self.staying.map(|it| it.start(admin_address(admin), self.is_upgrade));
         let inside = begun.transpose()?;
         let membership = Membership::start((self.joining, self.wake), config)?;
         Ok(Control { membership, inside })
     }
+}
+
+/// Returns the address of the admin listener, or empty text.
+pub(super) fn admin_address(admin: Option<&AdminHandle>) -> String {
+    admin.map(|admin| admin.local_addr().to_string()).unwrap_or_default()
 }
 
 /// The control plane while the process serves.

@@ -8,5 +8,6 @@
 
 mod documents;
 mod inside;
+mod registry;
 mod scenario;
 mod stage;

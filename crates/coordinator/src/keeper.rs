@@ -1,0 +1,139 @@
+//! A thread that keeps an entry in a registry, for callers without a runtime.
+
+use crate::{Fault, Key, Registry};
+use std::io;
+use std::sync::mpsc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// Pauses between tries to register: the first, and the longest. Each is twice the one before.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(10));
+
+/// Longest wait of a drop until the entry is deleted. The lease ends by itself otherwise.
+const END_WITHIN: Duration = Duration::from_secs(2);
+
+/// What has become of an entry.
+#[derive(Clone, Debug)]
+pub enum Kept {
+    /// It is there.
+    Registered,
+    /// It could not be put there. It is tried again.
+    Failed(Fault),
+    /// Its session was lost, perhaps for this reason. It is put there again.
+    Lost(Option<Fault>),
+    /// It was deleted, as its owner has ended it.
+    Ended,
+}
+
+/// What is to become of an entry whose owner ends.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Delete,
+    Leave,
+}
+
+/// An entry that is kept in a registry by a thread. The thread registers again whenever the
+/// session is lost.
+///
+/// Dropping it ends it, and waits up to two seconds for that.
+#[derive(Debug)]
+pub struct Keeper {
+    end: Option<oneshot::Sender<End>>,
+    over: mpsc::Receiver<()>,
+}
+
+impl Keeper {
+    /// Starts the thread, and does not wait for the registry. The thread tells each change to
+    /// `tell`.
+    ///
+    /// # Errors
+    /// Returns that the system gives no thread.
+    pub fn start(
+        registry: Registry,
+        name: Key,
+        value: Vec<u8>,
+        ttl: Duration,
+        tell: impl FnMut(Kept) + Send + 'static,
+    ) -> io::Result<Keeper> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (end, ended) = oneshot::channel();
+        let (done, over) = mpsc::channel();
+        let entry = Entry { registry, name, value, ttl };
+        std::thread::Builder::new().name("keyway-registry".to_owned()).spawn(move || {
+            runtime.block_on(entry.keep(ended, tell));
+            drop(done);
+        })?;
+        Ok(Keeper { end: Some(end), over })
+    }
+
+    /// Has the entry deleted, and does not wait for that.
+    pub fn end(&mut self) {
+        self.tell(End::Delete);
+    }
+
+    /// Leaves the entry to another process, which replaces it: it stays for the rest of its lease
+    /// if that process does not.
+    pub fn leave(&mut self) {
+        self.tell(End::Leave);
+    }
+
+    fn tell(&mut self, how: End) {
+        if let Some(end) = self.end.take() {
+            // The thread may have ended.
+            let _ = end.send(how);
+        }
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.end();
+        // The other side says nothing: it is dropped.
+        let _ = self.over.recv_timeout(END_WITHIN);
+    }
+}
+
+struct Entry {
+    registry: Registry,
+    name: Key,
+    value: Vec<u8>,
+    ttl: Duration,
+}
+
+impl Entry {
+    async fn keep(self, mut ended: oneshot::Receiver<End>, mut tell: impl FnMut(Kept)) {
+        let mut pause = PAUSES.0;
+        loop {
+            let registered = tokio::select! {
+                registered = self.registry.register(&self.name, &self.value, self.ttl) => registered,
+                _ = &mut ended => return,
+            };
+            match registered {
+                Ok(session) => {
+                    tell(Kept::Registered);
+                    let how = tokio::select! {
+                        () = session.lost() => None,
+                        how = &mut ended => Some(how.unwrap_or(End::Delete)),
+                    };
+                    match how {
+                        None => tell(Kept::Lost(session.last_fault())),
+                        Some(End::Leave) => return,
+                        Some(End::Delete) => {
+                            session.end().await;
+                            return tell(Kept::Ended);
+                        }
+                    }
+                    pause = PAUSES.0;
+                }
+                Err(fault) => {
+                    tell(Kept::Failed(fault));
+                    tokio::select! {
+                        () = tokio::time::sleep(pause) => {}
+                        _ = &mut ended => return,
+                    }
+                    pause = (pause * 2).min(PAUSES.1);
+                }
+            }
+        }
+    }
+}
