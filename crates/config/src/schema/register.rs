@@ -3,7 +3,7 @@
 use super::key::{Key, Table, key, ms};
 use super::kind::{Absent, Choices, Kind};
 use Absent::{Is, Refused, Unset};
-use Kind::{Choice, Names, Path, Secret, UserName};
+use Kind::{Choice, Names, Path, Secret, Text, UserName};
 
 pub(super) const OF_LISTENER: Key = key(
     "register",
@@ -31,19 +31,19 @@ pub(crate) static REGISTER: Table = Table {
         ),
         key(
             "path",
-            UserName,
+            Text,
             Refused,
             "The node, or the beginning of the key, below which the entry is: `\"/jodis/PRODUCT\"` for clients of jodis. Nodes that are missing are made.",
         ),
         key(
             "name",
-            UserName,
+            Text,
             Unset("`proxy-` and the address"),
             "The name of the entry. No other process has it.",
         ),
         key(
             "address",
-            UserName,
+            Text,
             Unset("the address of `bind`, if clients can connect to that"),
             "The address that clients connect to, as `HOST:PORT`.",
         ),
