@@ -58,27 +58,29 @@ impl Fields {
     pub(super) fn set_until(
         &mut self,
         means: Means<'_>,
-        (key, value): (&[u8], &[u8]),
+        key: &[u8],
+        value: &[u8],
         expiry: Option<u64>,
     ) -> bool {
-        self.put_with(means, (key, value), &Meta::new(Encoding::Text, expiry)).0
+        self.put_with(means, key, value, &Meta::new(Encoding::Text, expiry)).0
     }
 
     /// As [`Fields::set`], with the field's item.
     pub(crate) fn put(&mut self, means: Means<'_>, key: &[u8], value: &[u8]) -> (bool, Item<'_>) {
-        self.put_with(means, (key, value), &Meta::new(Encoding::Text, None))
+        self.put_with(means, key, value, &Meta::new(Encoding::Text, None))
     }
 
     #[inline]
     fn put_with(
         &mut self,
         means: Means<'_>,
-        (key, value): (&[u8], &[u8]),
+        key: &[u8],
+        value: &[u8],
         meta: &Meta,
     ) -> (bool, Item<'_>) {
         let create = || {
             let memory = means.memory();
-            Owned::create(memory.heap, memory.arena, meta, 0, key, (value, value.len()))
+            Owned::create(memory, meta, 0, key, value, value.len())
         };
         let found = self.find(means, key);
         let position = match found {
@@ -115,7 +117,7 @@ impl Fields {
         let memory = means.memory();
         let change = self.table.with_item(position, |item| {
             let (meta, value_len) = (item.item().meta(), item.item().value().len());
-            item.reshape(memory.heap, memory.arena, &Meta { expiry, ..meta }, value_len)
+            item.reshape(memory, &Meta { expiry, ..meta }, value_len)
         });
         self.item_bytes = self.item_bytes.wrapping_add_signed(change as isize);
     }
@@ -125,7 +127,8 @@ impl Fields {
     pub(super) fn remove_expired(
         &mut self,
         means: Means<'_>,
-        (hash, time): (u32, u64),
+        hash: u32,
+        time: u64,
         gone: &mut dyn FnMut(&[u8]),
     ) -> bool {
         let found = self
@@ -271,7 +274,7 @@ impl Fields {
 fn copy_of(means: Means<'_>, item: &Item<'_>) -> Owned {
     let (memory, value) = (means.memory(), item.value());
     let meta = Meta::new(Encoding::Text, item.expiry());
-    Owned::create(memory.heap, memory.arena, &meta, 0, item.key(), (value, value.len()))
+    Owned::create(memory, &meta, 0, item.key(), value, value.len())
 }
 
 #[cfg(test)]

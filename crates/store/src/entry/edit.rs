@@ -125,13 +125,10 @@ impl<'a> Entry<'a> {
         let item = self.any_item()?;
         let (meta, value, memory) = (item.meta(), item.value(), means.memory());
         Some(match item.boxed() {
-            None => {
-                let value = (value, value.len());
-                Owned::create(memory.heap, memory.arena, &meta, access, key, value)
-            }
+            None => Owned::create(memory, &meta, access, key, value, value.len()),
             Some(boxed) => {
                 let copy = nodes::boxed(boxed.duplicate(means));
-                Owned::create_boxed(memory.heap, memory.arena, &meta, access, key, copy)
+                Owned::create_boxed(memory, &meta, access, key, copy)
             }
         })
     }
@@ -140,7 +137,7 @@ impl<'a> Entry<'a> {
     pub(crate) fn take_as(&mut self, key: &[u8]) -> Option<Owned> {
         let (means, access) = (self.means(), self.turn.access());
         let memory = means.memory();
-        self.take().map(|item| item.rekey(memory.heap, memory.arena, access, key))
+        self.take().map(|item| item.rekey(memory, access, key))
     }
 
     /// The string or collection as it lies there, with what it takes to read it; counts nothing.
@@ -255,7 +252,7 @@ impl<'e, 'a> Editor<'e, 'a> {
         let (meta, access, memory) =
             (self.meta(encoding), self.entry.turn.access(), self.means().memory());
         let (key, boxed) = (self.entry.key, nodes::boxed(boxed));
-        let item = Owned::create_boxed(memory.heap, memory.arena, &meta, access, key, boxed);
+        let item = Owned::create_boxed(memory, &meta, access, key, boxed);
         self.entry.adopt(item);
     }
 
@@ -272,8 +269,7 @@ impl<'e, 'a> Editor<'e, 'a> {
         self.changed = true;
         let memory = self.means().memory();
         let table = &mut self.entry.space().table;
-        let change = table
-            .with_item(position, |item| item.splice((memory.heap, memory.arena), range, parts));
+        let change = table.with_item(position, |item| item.splice(memory, range, parts));
         self.entry.charge_in_place(change);
     }
 

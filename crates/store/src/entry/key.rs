@@ -23,10 +23,11 @@ impl Turn {
     }
 }
 
-/// Where a key is if it is anywhere: in its locked shard, whose index is told,
-/// under the hash.
+/// Where a key is, if it exists: its locked shard with the shard's index, the index of its space in
+/// shards, and its hash.
 pub(super) struct Located<'a> {
-    pub(super) shard: (&'a mut Shard, usize),
+    pub(super) shard: &'a mut Shard,
+    pub(super) shard_index: usize,
     pub(super) database: usize,
     pub(super) hash: u32,
 }
@@ -76,13 +77,15 @@ impl<'a> Entry<'a> {
     #[inline]
     pub(crate) fn locate(
         store: &'a Store,
-        shard: (&'a mut Shard, usize),
+        shard: &'a mut Shard,
+        shard_index: usize,
         turn: Turn,
         key: &'a [u8],
         hash: u32,
     ) -> Self {
-        let located = Located { shard, database: store.space_index(turn.database, key), hash };
-        let table = &located.shard.0.space(located.database).table;
+        let database = store.space_index(turn.database, key);
+        let located = Located { shard, shard_index, database, hash };
+        let table = &located.shard.space(database).table;
         let position = table.find(hash, |item, _| item.key() == key);
         Self::at(store, located, turn, key, position)
     }
@@ -95,7 +98,7 @@ impl<'a> Entry<'a> {
         key: &'a [u8],
         position: Option<Position>,
     ) -> Self {
-        let Located { shard: (shard, shard_index), database, hash } = located;
+        let Located { shard, shard_index, database, hash } = located;
         let mut entry = Self { store, shard, shard_index, database, key, hash, turn, position };
         if let Some(position) = position {
             let table = &entry.space().table;
@@ -110,8 +113,8 @@ impl<'a> Entry<'a> {
     /// replaced, removed or made.
     #[inline]
     pub(super) fn before_change(&mut self) {
-        let (space, now_millis) = ((self.database, self.hash), self.turn.now_millis);
-        self.store.before_change((self.shard, self.shard_index), space, now_millis);
+        let (database, hash, now_millis) = (self.database, self.hash, self.turn.now_millis);
+        self.store.before_change(self.shard, self.shard_index, database, hash, now_millis);
     }
 
     #[inline]
@@ -321,9 +324,8 @@ impl<'a> Entry<'a> {
                 return;
             }
         }
-        let arena = self.store.arena_of(self.shard_index);
-        let heap = &self.store.heap;
-        let item = Owned::create(heap, arena, meta, access, self.key, (value, value.len()));
+        let memory = self.store.memory_of(self.shard_index);
+        let item = Owned::create(memory, meta, access, self.key, value, value.len());
         self.adopt(item);
     }
 
@@ -383,7 +385,7 @@ impl<'a> Entry<'a> {
         }
         let (store, hash) = (self.store, self.hash);
         let upkeep = store.upkeep(self.shard_index, self.turn);
-        let due = self.space().set_times(position, hash, (old, new), &upkeep);
+        let due = self.space().set_times(position, hash, old, new, &upkeep);
         if let Some(second) = due {
             store.come_by(self.shard_index, second);
         }
@@ -445,10 +447,10 @@ impl<'a> Entry<'a> {
     pub(super) fn reshape(&mut self, meta: &Meta, value_len: usize) {
         let Some(position) = self.position else { return };
         self.before_change();
-        let (heap, arena) = (&self.store.heap, self.store.arena_of(self.shard_index));
+        let memory = self.store.memory_of(self.shard_index);
         let old = self.times();
         let table = &mut self.space().table;
-        let change = table.with_item(position, |item| item.reshape(heap, arena, meta, value_len));
+        let change = table.with_item(position, |item| item.reshape(memory, meta, value_len));
         self.note_times(old);
         self.charge(change);
     }
@@ -463,9 +465,9 @@ impl<'a> Entry<'a> {
     ) -> Result<R, WrongType> {
         match self.text()? {
             None => {
-                let (access, arena) = (self.turn.access(), self.store.arena_of(self.shard_index));
-                let (heap, meta) = (&self.store.heap, Meta::new(Encoding::Raw, None));
-                let item = Owned::create(heap, arena, &meta, access, self.key, (&[], value_len));
+                let memory = self.store.memory_of(self.shard_index);
+                let (access, meta) = (self.turn.access(), Meta::new(Encoding::Raw, None));
+                let item = Owned::create(memory, &meta, access, self.key, &[], value_len);
                 self.adopt(item);
             }
             Some(item) => {

@@ -15,7 +15,7 @@ use super::head::{
     ACCESS_MASK, ACCESS_SHIFT, ADDRESS_LEN, CAS, CAS_LEN, ENCODING_MASK, EXPIRY, Encoding, FLAGS,
     FRESH, Head, Meta,
 };
-use keyway_memory::{Heap, SLOT_LEN_MAX, block_len};
+use keyway_memory::{Heap, Memory, SLOT_LEN_MAX, block_len};
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -179,14 +179,15 @@ pub(crate) struct Owned {
 impl Owned {
     /// An item whose value is `value`, then zeros up to `value_len`.
     pub(crate) fn create(
-        heap: &Heap,
-        arena: usize,
+        memory: Memory<'_>,
         meta: &Meta,
         access: u32,
         key: &[u8],
-        (value, value_len): (&[u8], usize),
+        value: &[u8],
+        value_len: usize,
     ) -> Self {
         let head = Head::plan(meta, key.len(), value_len);
+        let Memory { heap, arena } = memory;
         let start = if head.large { heap.large(head.len()) } else { heap.slot(arena, head.len()) };
         let mut item = Self { start };
         // SAFETY: the block has at least `head.len()` bytes.
@@ -195,11 +196,11 @@ impl Owned {
     }
 
     /// The same item under another key.
-    pub(crate) fn rekey(self, heap: &Heap, arena: usize, access: u32, key: &[u8]) -> Self {
+    pub(crate) fn rekey(self, memory: Memory<'_>, access: u32, key: &[u8]) -> Self {
         let (meta, value) = (self.item().meta(), self.item().value());
         // The data at a boxed value's address belongs to the new item now.
-        let renamed = Self::create(heap, arena, &meta, access, key, (value, value.len()));
-        self.free_block(heap);
+        let renamed = Self::create(memory, &meta, access, key, value, value.len());
+        self.free_block(memory.heap);
         renamed
     }
 
@@ -212,10 +213,10 @@ impl Owned {
     }
 
     /// Moves the item, which is not large, to another slot of the same length.
-    pub(crate) fn relocate(&mut self, heap: &Heap, arena: usize) {
+    pub(crate) fn relocate(&mut self, memory: Memory<'_>) {
         // SAFETY: the item's slot is live, and nobody else knows of the item
         // while it is borrowed.
-        self.start = unsafe { heap.relocate(arena, self.start) };
+        self.start = unsafe { memory.heap.relocate(memory.arena, self.start) };
     }
 
     /// # Safety
@@ -309,13 +310,8 @@ impl Owned {
 
     /// Gives the value another length and the item another meta; the value
     /// keeps its first bytes, new ones are zero. The change in bytes taken.
-    pub(crate) fn reshape(
-        &mut self,
-        heap: &Heap,
-        arena: usize,
-        meta: &Meta,
-        value_len: usize,
-    ) -> i64 {
+    pub(crate) fn reshape(&mut self, memory: Memory<'_>, meta: &Meta, value_len: usize) -> i64 {
+        let heap = memory.heap;
         let (access, old) = (self.item().access(), self.item().head);
         let is_shared = self.is_shared();
         if let Some(head) = self.plan_in_place(meta, value_len)
@@ -340,7 +336,7 @@ impl Owned {
                 unsafe { moved.fill(&head, meta, access, key, value) };
                 moved
             } else {
-                Self::create(heap, arena, meta, access, key, (value, value_len))
+                Self::create(memory, meta, access, key, value, value_len)
             };
             // The data at a boxed value's address belongs to the new block now.
             std::mem::replace(self, moved).free_block(heap);
@@ -393,7 +389,7 @@ impl Owned {
     /// bytes taken.
     pub(crate) fn splice(
         &mut self,
-        (heap, arena): (&Heap, usize),
+        memory: Memory<'_>,
         range: Range<usize>,
         parts: &[&[u8]],
     ) -> i64 {
@@ -405,9 +401,9 @@ impl Owned {
         let mut change = 0;
         if added < range.len() {
             self.value_mut().copy_within(range.end.., tail_at);
-            change = self.reshape(heap, arena, &meta, new_len);
+            change = self.reshape(memory, &meta, new_len);
         } else if added > range.len() {
-            change = self.reshape(heap, arena, &meta, new_len);
+            change = self.reshape(memory, &meta, new_len);
             self.value_mut().copy_within(range.end..old_len, tail_at);
         }
         let mut at = range.start;
@@ -497,9 +493,10 @@ mod tests {
             changes in proptest::collection::vec((any::<bool>(), any_meta(), any_value()), 0..8),
         ) {
             let heap = Heap::new(1);
+            let memory = Memory { heap: &heap, arena: 0 };
             let key = vec![b'k'; key_len];
             let (mut meta, mut value) = first;
-            let mut item = Owned::create(&heap, 0, &meta, 5, &key, (&value, value.len()));
+            let mut item = Owned::create(memory, &meta, 5, &key, &value, value.len());
             let mut bytes = item.block_bytes() as i64;
             for (set, new_meta, new_value) in changes {
                 if set {
@@ -508,7 +505,7 @@ mod tests {
                         meta = new_meta;
                     }
                 } else {
-                    bytes += item.reshape(&heap, 0, &new_meta, new_value.len());
+                    bytes += item.reshape(memory, &new_meta, new_value.len());
                     value.resize(new_value.len(), 0);
                     meta = new_meta;
                 }

@@ -317,7 +317,7 @@ impl Store {
                 continue;
             };
             let gone = |space_index: usize, key: &[u8]| {
-                self.note_event_at((turn, space_index), KeyspaceEvents::EVICTED, "evicted", key);
+                self.note_event_at(turn, space_index, KeyspaceEvents::EVICTED, "evicted", key);
             };
             let freed = shard.evict(&self.upkeep(index, turn), policy, wanted, gone);
             self.charge(&mut shard, -freed);

@@ -49,7 +49,7 @@ impl Consumer {
 
     /// Visits the ids of those.
     pub(crate) fn visit_ids(&self, mut visit: impl FnMut(Id)) {
-        let _ = self.ids.visit((0, usize::MAX), false, |id| {
+        let _ = self.ids.visit(0..usize::MAX, false, |id| {
             visit(*id);
             ControlFlow::Continue(())
         });
@@ -183,7 +183,7 @@ impl Group {
         let consumer = self.consumers[index as usize].take()?;
         self.free.push(index);
         self.consumer_bytes -= CONSUMER_BYTES + 2 * name.len() + consumer.ids.bytes();
-        let _ = consumer.ids.visit((0, usize::MAX), false, |id| {
+        let _ = consumer.ids.visit(0..usize::MAX, false, |id| {
             if let Ok(rank) = self.rank(*id) {
                 self.deliveries.remove(rank);
             }
@@ -222,7 +222,7 @@ impl Group {
         mut visit: impl FnMut(&Delivery) -> ControlFlow<()>,
     ) {
         let (Ok(rank) | Err(rank)) = self.rank(from);
-        let _ = self.deliveries.visit((rank, usize::MAX), false, |delivery| {
+        let _ = self.deliveries.visit(rank..usize::MAX, false, |delivery| {
             if delivery.id > to { ControlFlow::Break(()) } else { visit(delivery) }
         });
     }
@@ -236,7 +236,7 @@ impl Group {
     ) {
         let Some(consumer) = self.consumer(index) else { return };
         let rank = consumer.ids.count_before(|id| *id < from);
-        let _ = consumer.ids.visit((rank, usize::MAX), false, |id| match self.delivery(*id) {
+        let _ = consumer.ids.visit(rank..usize::MAX, false, |id| match self.delivery(*id) {
             Some(delivery) if delivery.id <= to => visit(&delivery),
             _ => ControlFlow::Break(()),
         });
