@@ -1,10 +1,10 @@
 use super::arenas::{Compaction, arena_count};
 use super::config::{DatabaseStats, StoreConfig, StoreStats};
+use super::effect_log::Logged;
 use super::events::Events;
 use super::flushes::Flushes;
 use super::gate::Gate;
 use super::history::History;
-use super::logged::Logged;
 use super::resident::Resident;
 use super::scripting::{Busy, Scripting};
 use super::snapshots::Snapshots;
