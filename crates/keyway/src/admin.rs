@@ -278,7 +278,8 @@ impl Current {
         &self,
         name: String,
         id: BackendId,
-        (seen, totals): (&[Seen], &[BackendTotals]),
+        seen: &[Seen],
+        totals: &[BackendTotals],
     ) -> BackendStatus {
         let backend = self.plan.topology.backend(id);
         let address = backend.and_then(|backend| {
@@ -379,7 +380,7 @@ impl AdminState for Process {
         let (current, seen) = self.observe();
         let told = |index: usize| {
             let totals: Vec<_> = current.registry.backend_totals(index).into_iter().collect();
-            let status = |(name, id)| current.server_status(name, id, (&seen, &totals));
+            let status = |(name, id)| current.server_status(name, id, &seen, &totals);
             let pool = &current.plan.pools[index];
             let there = current.backends(index).into_iter().map(status);
             let backends = there.chain(self.away(&pool.name)).collect();

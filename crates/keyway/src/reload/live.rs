@@ -179,7 +179,7 @@ impl Live {
             .of_new_pools(&version.plan, &merged.config)
             .map_err(|error| Refusal::new(Cause::Invalid, vec![format!("{error:#}")]))?;
         let behind = workers
-            .follow((&version.plan, &version.registry), opened)
+            .follow(&version.plan, &version.registry, opened)
             .map_err(|error| Refusal::new(Cause::Invalid, vec![format!("{error:#}")]))?;
         // Nothing fails from here on, so state that is shared with the old settings may change now.
         let rereads = certificates::replace(&self.config, &self.file, &new);

@@ -66,7 +66,7 @@ fn execute_told(
     if !is_streamed && told::tells_itself(request) {
         return execute_only(store, request, turn.with(Mode::TELLING), transfer, out);
     }
-    told::execute(store, request, (turn, is_streamed), out, |turn, out| {
+    told::execute(store, request, turn, is_streamed, out, |turn, out| {
         execute_only(store, request, turn, transfer, out);
     });
 }
@@ -101,7 +101,7 @@ pub(crate) fn attempt(
     out: &mut Vec<u8>,
 ) -> (Found, Patience) {
     if store.effects.is_on() && told::may_change(request) {
-        return told::execute(store, request, (turn, false), out, |turn, out| {
+        return told::execute(store, request, turn, false, out, |turn, out| {
             attempt_only(store, request, turn, how, out)
         });
     }

@@ -64,18 +64,19 @@ impl Manner {
         text: &[u8],
         head: &StringHead,
     ) -> Result<(), LoadError> {
-        self.put_hinted(store, (key, store.hint(key)), text, head)
+        self.put_hinted(store, key, store.hint(key), text, head)
     }
 
     fn put_hinted(
         &self,
         store: &Store,
-        (key, hint): (&[u8], KeyHint),
+        key: &[u8],
+        hint: KeyHint,
         text: &[u8],
         head: &StringHead,
     ) -> Result<(), LoadError> {
         self.make_room(store, key.len() + text.len())?;
-        let was_there = store.with_hinted(self.turn, (key, hint), |mut entry| {
+        let was_there = store.with_hinted(self.turn, key, hint, |mut entry| {
             let was_there = entry.exists();
             entry.put(text, &head.meta);
             self.set_use(&mut entry, head.idle_seconds, head.frequency);
@@ -168,7 +169,7 @@ impl LoadBatch {
             for (string, hint) in group.iter().zip(hints) {
                 let key = &self.bytes[start..string.key_end];
                 let text = &self.bytes[string.key_end..string.end];
-                manner.put_hinted(&self.store, (key, hint), text, &string.head)?;
+                manner.put_hinted(&self.store, key, hint, text, &string.head)?;
                 start = string.end;
             }
         }
