@@ -201,10 +201,10 @@ impl Live {
             log::set_level(new.server.log.level);
         }
         self.remove_ended_sockets(&merged);
+        self.about.set(&new, &version.registry);
         self.version = version;
         self.addresses = addresses;
         self.config = merged.config;
-        self.about.set(&new);
         self.file = new;
         Ok(Diff { generation: merged.generation, changes, rereads, warnings })
     }

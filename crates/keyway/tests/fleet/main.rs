@@ -8,5 +8,6 @@
 
 mod documents;
 mod inside;
+mod rollouts;
 mod scenario;
 mod stage;
