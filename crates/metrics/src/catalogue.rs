@@ -665,7 +665,7 @@ catalogue! {
     FLEET_ROLLING_OUT: Gauge "keyway_fleet_rolling_out_documents" in "documents" by []
         measures "1 while a document is rolled out to a share of the members, else 0."
         leaves_out ""
-    FLEET_ROLLOUTS: Counter "keyway_fleet_rollouts_ended_total" in "rollouts" by [Result]
+    FLEET_ROLLOUTS: Counter "keyway_fleet_rollouts_total" in "rollouts" by [Result]
         measures "Rollouts whose end this control node saw as the leader, by result: `went-on` or `went-back`."
         leaves_out ""
     PROCESS_BUILD: Gauge "keyway_process_build_info" in "info" by [Version]
