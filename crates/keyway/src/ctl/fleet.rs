@@ -129,7 +129,8 @@ fn all(body: &Value) -> impl Iterator<Item = &Value> {
 fn line(one: &Value) -> String {
     let len = one["document"].as_str().map_or(0, str::len);
     let (stored, by) = (text(&one["stored"]), text(&one["by"]));
-    format!("{:6} {stored} {len} bytes by {by}", one["revision"])
+    let revision = one["revision"].as_u64().unwrap_or_default();
+    format!("{revision:6} {stored} {len} bytes by {by}")
 }
 
 /// Returns a document that is kept. Revision 0 is empty.

@@ -154,6 +154,8 @@ impl Live {
             // The files that the configuration names were read too.
             let rereads = certificates::replace(&self.config, &self.file, &new);
             let generation = plan.generation;
+            // Another version of a document may say the same.
+            process.set_config(&new);
             return Ok(Diff { generation, changes, rereads, warnings });
         }
         let opened = self.open(&merged)?;
