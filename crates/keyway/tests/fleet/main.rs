@@ -7,6 +7,7 @@
 #![allow(clippy::disallowed_methods, reason = "how long a take-over takes is what is tested")]
 
 mod documents;
+mod example;
 mod inside;
 mod rollouts;
 mod scenario;
