@@ -1,6 +1,6 @@
 //! Rollouts: a document goes to a share of the proxies first, and on to all or back.
 
-use crate::stage::{Fleet, SOON};
+use crate::stage::{Coordinator, Fleet, SOON};
 use keyway_testkit::{CheckedLoad, LoadShape, free_address, wait_for, wait_until, watchdog};
 use serde_json::Value;
 use std::time::Duration;
@@ -58,7 +58,7 @@ fn share(fleet: &Fleet) -> usize {
 #[test]
 fn a_document_with_a_dead_server_goes_back_and_the_rest_never_sees_it() {
     let _watchdog = watchdog(Duration::from_secs(120), "a rollout that goes back");
-    let fleet = Fleet::start(None);
+    let fleet = Fleet::start(Coordinator::Files);
     fleet.wait_current(&[0, 1, 2], 0);
     fleet.store(&fleet.document("5s", ""), 0);
     fleet.wait_current(&[0, 1, 2], 1);
@@ -86,14 +86,14 @@ fn a_document_with_a_dead_server_goes_back_and_the_rest_never_sees_it() {
         assert!(fleet.proxies[nth].config().contains("timeout = \"5s\""));
     }
     let metrics = keyway_testkit::scrape(fleet.controls[fleet.leader()].admin);
-    let back = metrics.sum("keyway_fleet_rollouts_ended_total", &["result=\"went-back\""]);
+    let back = metrics.sum("keyway_fleet_rollouts_total", &["result=\"went-back\""]);
     assert_eq!(back, 1.0);
 }
 
 #[test]
 fn a_sound_document_goes_on_to_all_whoever_leads() {
     let _watchdog = watchdog(Duration::from_secs(180), "a rollout that goes on");
-    let mut fleet = Fleet::start(None);
+    let mut fleet = Fleet::start(Coordinator::Files);
     fleet.wait_current(&[0, 1, 2], 0);
     fleet.store(&fleet.document("5s", ""), 0);
     fleet.wait_current(&[0, 1, 2], 1);
