@@ -1,6 +1,6 @@
 //! The admin listener of a control node. It asks the node's thread, which knows everything.
 
-use super::document::changes;
+use super::document::{changes, checked};
 use super::inside::Desk;
 use keyway_control::{
     AdminState, AppliedStatus, ApplyOrder, ApplyRefusal, Content, DocumentStatus, FleetApi,
@@ -195,7 +195,10 @@ impl FleetApi for Asking {
             found.map(|found| Arc::clone(&found.text))
         };
         let (text, by) = match order.content {
-            Content::Text(text) => (text.into(), OPERATOR.to_owned()),
+            Content::Text(text) => {
+                checked(text).map_err(ApplyRefusal::Invalid)?;
+                (text.into(), OPERATOR.to_owned())
+            }
             Content::Revision(wanted) => {
                 let what =
                     format!("revision {wanted} is not kept: keyway ctl documents tells which");

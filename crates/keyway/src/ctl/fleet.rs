@@ -302,7 +302,7 @@ mod tests {
     fn kept() -> Value {
         let of = |servers: &str| format!("[pool.a]\nkind = \"sharded\"\nservers = [{servers}]\n");
         let one = |revision: u64, document: String| json!({"revision": revision, "stored": "then", "by": "me", "document": document});
-        let (first, second) = (of("\"127.0.0.1:1:1\""), of("\"127.0.0.1:2:1\""));
+        let (first, second) = (of("\"127.0.0.1:7001:1\""), of("\"127.0.0.1:7002:1\""));
         json!({"documents": [one(3, first.clone()), one(2, second), one(1, first)]})
     }
 
@@ -312,7 +312,7 @@ mod tests {
         let all = [(None, None), (Some(2), None), (Some(2), Some(3)), (Some(2), Some(1))];
         for (from, to) in all.map(|(a, b)| (a.map(Side::Revision), b.map(Side::Revision))) {
             let text = diff(&body, from.as_ref(), to.as_ref()).expect("they are kept");
-            assert!(text.contains("127.0.0.1:1"), "{text}");
+            assert!(text.contains("127.0.0.1:7001"), "{text}");
         }
         let same = diff(&body, Some(&Side::Revision(1)), None);
         assert_eq!(same.as_deref(), Ok("no pool differs\n"));
@@ -326,5 +326,14 @@ mod tests {
         let text = history(&kept());
         assert_eq!(text.matches("by me").count(), 3, "{text}");
         assert!(text.contains("pool a: added"), "{text}");
+    }
+
+    /// A rollout over no document goes back to none.
+    #[test]
+    fn a_document_without_pools_removes_those_before() {
+        let mut body = kept();
+        body["documents"][0]["document"] = "".into();
+        let text = diff(&body, None, None).expect("they are kept");
+        assert_eq!(text, "pool a: removed\n");
     }
 }

@@ -59,7 +59,7 @@ impl Coordinator {
 /// The way in which nodes of the bus know each other: by a token, or by certificates.
 enum Trust {
     Token,
-    Certificates(CertificateFiles),
+    Certificates(Box<CertificateFiles>),
 }
 
 impl Trust {
@@ -165,7 +165,7 @@ impl Fleet {
 
     /// Starts a fleet over files, whose bus has certificates.
     pub fn start_with_certificates() -> Fleet {
-        Fleet::start_with(Coordinator::Files, Trust::Certificates(CertificateFiles::default()))
+        Fleet::start_with(Coordinator::Files, Trust::Certificates(Box::default()))
     }
 
     fn start_with(coordinator: Coordinator, trust: Trust) -> Fleet {
