@@ -41,7 +41,7 @@ pub fn describe(config: &Config) -> String {
         user(item, &config.pools, &mut out);
     }
     for item in &config.pools {
-        pool(item, &config.pools, &mut out);
+        pool(item, config, &mut out);
     }
     out.text
 }
@@ -328,12 +328,28 @@ pub fn kind_text(kind: &PoolKindConfig) -> String {
     }
 }
 
-fn pool(pool: &PoolConfig, pools: &[PoolConfig], out: &mut Out) {
+/// Returns where a pool is from, if the process joins a control plane.
+fn owner(config: &Config, pool: &str) -> Option<String> {
+    let is_left = config.control.as_ref()?.pools.iter().any(|name| name == pool);
+    let document = config.document.as_ref();
+    let from = document.filter(|document| document.pools.iter().any(|name| name == pool));
+    Some(match (from, is_left) {
+        (Some(document), _) => format!("The pool is from {}.", document.name),
+        (None, true) => "The pool is from the file, until a document of control has it.".to_owned(),
+        (None, false) => "The pool is from the file.".to_owned(),
+    })
+}
+
+fn pool(pool: &PoolConfig, config: &Config, out: &mut Out) {
+    let pools = &config.pools;
     if matches!(pool.kind, PoolKindConfig::Sentinels(..)) {
         // The sentinels are described with the pool that uses them.
         return;
     }
     out.header(&format!("[pool.{}]", key(&pool.name)));
+    if let Some(owner) = owner(config, &pool.name) {
+        out.comment(&owner);
+    }
     match &pool.kind {
         PoolKindConfig::Store(config) => store(config, out),
         PoolKindConfig::Sharded(set, config) => servers::sharded(set, config, out),

@@ -63,8 +63,8 @@ pub use document::reference;
 pub use error::ConfigError;
 pub use load::read_file;
 pub use model::{
-    AccessConfig, ClusterModeConfig, Config, ControlConfig, Eviction, InsideConfig, IoDriver,
-    ListenerConfig, ListenerTlsConfig, LogConfig, LogFormat, LogFsync, LogLevel, OWN_URL,
+    AccessConfig, ClusterModeConfig, Config, ControlConfig, DocumentConfig, Eviction, InsideConfig,
+    IoDriver, ListenerConfig, ListenerTlsConfig, LogConfig, LogFormat, LogFsync, LogLevel, OWN_URL,
     PoolConfig, PoolKindConfig, Protocol, QuotaConfig, ReplicaConfig, ReplicationConfig,
     RoutedConfig, SecretSource, ServerConfig, ServersConfig, SnapshotConfig, StoreConfig,
     StoreLogConfig, TlsConfig, UserConfig, Workers,

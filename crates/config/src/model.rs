@@ -29,8 +29,19 @@ pub struct Config {
     pub users: Vec<UserConfig>,
     /// Every `[pool.NAME]`, in file order; at least one.
     pub pools: Vec<PoolConfig>,
+    /// The document of the control plane, if some pools are from it.
+    pub document: Option<DocumentConfig>,
     /// Warnings, in line order. To be logged at the start.
     pub warnings: Vec<ConfigError>,
+}
+
+/// A document of the control plane that stands in place of a part of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DocumentConfig {
+    /// Its name, for people.
+    pub name: String,
+    /// The pools that are from it.
+    pub pools: Vec<String>,
 }
 
 /// `[control]`: the control plane that the process joins.

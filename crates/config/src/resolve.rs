@@ -46,8 +46,8 @@ pub(crate) fn resolve(
     if is_wrong("pool") || is_wrong("user") {
         // References to them cannot be checked.
         let (listeners, users, pools) = Default::default();
-        let control = None;
-        return Config { server, limits, control, listeners, users, pools, warnings: Vec::new() };
+        let (control, document, warnings) = (None, None, Vec::new());
+        return Config { server, limits, control, listeners, users, pools, document, warnings };
     }
     let pools = named.iter().map(|pool| PoolConfig {
         name: pool.name.clone(),
@@ -74,7 +74,8 @@ pub(crate) fn resolve(
         let has_admin = server.admin.is_some();
         crate::control::resolve(section, (named, has_admin), read_file, report)
     });
-    Config { server, limits, control, listeners, users, pools, warnings: Vec::new() }
+    let (document, warnings) = (None, Vec::new());
+    Config { server, limits, control, listeners, users, pools, document, warnings }
 }
 
 /// Most pools in a file: pools and their sentinels have 16-bit numbers.

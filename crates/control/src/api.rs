@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::access::Kind;
 use crate::backends::{self, AWAY, PoolStatus};
-use crate::fleet::{ApplyOrder, ApplyRefusal, FleetApi};
+use crate::fleet_api;
 use crate::problem::Problem;
 use crate::process::{AfterDrain, Api, LogLevel, SlowRequest, UpgradeState};
 use crate::query::parameters;
@@ -32,7 +32,7 @@ const LIMIT_MAX: usize = 1000;
 const LIMIT_DEFAULT: usize = 100;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Resource {
+pub(crate) enum Resource {
     Health,
     Ready,
     Status,
@@ -54,18 +54,28 @@ enum Resource {
     ReadDocument,
     ApplyDocument,
     Documents,
+    ReadRollout,
+    SteerRollout,
     Description,
 }
 
 impl Resource {
     /// Returns whether a control node answers for it, in whatever process it runs.
     fn is_of_fleet(self) -> bool {
-        matches!(self, Self::Fleet | Self::ReadDocument | Self::ApplyDocument | Self::Documents)
+        matches!(
+            self,
+            Self::Fleet
+                | Self::ReadDocument
+                | Self::ApplyDocument
+                | Self::Documents
+                | Self::ReadRollout
+                | Self::SteerRollout
+        )
     }
 }
 
 /// Every resource, with its method and path.
-const ROUTES: [(Method, &str, Resource); 22] = [
+const ROUTES: [(Method, &str, Resource); 24] = [
     (Method::GET, "/v1/health", Resource::Health),
     (Method::GET, "/v1/ready", Resource::Ready),
     (Method::GET, "/v1/status", Resource::Status),
@@ -87,10 +97,12 @@ const ROUTES: [(Method, &str, Resource); 22] = [
     (Method::GET, "/v1/fleet/document", Resource::ReadDocument),
     (Method::POST, "/v1/fleet/document", Resource::ApplyDocument),
     (Method::GET, "/v1/fleet/documents", Resource::Documents),
+    (Method::GET, ROLLOUT, Resource::ReadRollout),
+    (Method::POST, ROLLOUT, Resource::SteerRollout),
     (Method::GET, "/v1/openapi.json", Resource::Description),
 ];
 
-type Reply = Response<Full<Bytes>>;
+pub(crate) type Reply = Response<Full<Bytes>>;
 
 /// Returns every method and path of the API.
 pub(crate) fn listed() -> impl Iterator<Item = (&'static str, &'static str)> {
@@ -117,10 +129,12 @@ pub(crate) fn kind(method: &Method, path: &str) -> Kind {
 /// Returns whether an answer may take seconds: a reload waits for every worker, and an upgrade for
 /// a reload before it.
 pub(crate) fn takes_long(method: &Method, path: &str) -> bool {
-    method == Method::POST && matches!(path, "/v1/reload" | "/v1/upgrade" | DOCUMENT)
+    method == Method::POST && matches!(path, "/v1/reload" | "/v1/upgrade" | DOCUMENT | ROLLOUT)
 }
 
 const DOCUMENT: &str = "/v1/fleet/document";
+
+const ROLLOUT: &str = "/v1/fleet/rollout";
 
 /// Longest body of a request with a document, in bytes: each of its bytes may take two in JSON.
 const DOCUMENT_BODY_LEN_MAX: usize = 2 * keyway_fleet::limits::DOCUMENT_LEN_MAX + 1024;
@@ -178,7 +192,7 @@ fn answer(state: &dyn AdminState, resource: Resource, call: &Call<'_>) -> Result
     if let Some(fleet) = state.fleet()
         && (resource.is_of_fleet() || state.api().is_none())
     {
-        return answer_fleet(state, fleet, resource, call);
+        return fleet_api::answer(state, fleet, resource, call);
     }
     let Some(api) = state.api() else {
         let what = "this process has no API: it serves /metrics, /healthz and /readyz";
@@ -222,7 +236,9 @@ fn answer(state: &dyn AdminState, resource: Resource, call: &Call<'_>) -> Result
         Resource::Fleet
         | Resource::ReadDocument
         | Resource::ApplyDocument
-        | Resource::Documents => {
+        | Resource::Documents
+        | Resource::ReadRollout
+        | Resource::SteerRollout => {
             let what = "this process is no control node: ask one of `keyway control`";
             Err(Problem::new(StatusCode::NOT_FOUND, what))
         }
@@ -230,71 +246,10 @@ fn answer(state: &dyn AdminState, resource: Resource, call: &Call<'_>) -> Result
     }
 }
 
-fn description() -> Reply {
+pub(crate) fn description() -> Reply {
     let mut reply = json(&());
     *reply.body_mut() = Full::new(Bytes::from_static(OPENAPI.as_bytes()));
     reply
-}
-
-/// Answers for a control node, which has few of the resources of a process that serves.
-fn answer_fleet(
-    state: &dyn AdminState,
-    fleet: &dyn FleetApi,
-    resource: Resource,
-    call: &Call<'_>,
-) -> Result<Reply, Problem> {
-    queried(call.query, [])?;
-    let mute = |what: String| Problem::new(StatusCode::SERVICE_UNAVAILABLE, what);
-    match resource {
-        Resource::Health => Ok(health(state)),
-        Resource::Ready => ready(state),
-        Resource::Description => Ok(description()),
-        Resource::Fleet => Ok(json(&fleet.fleet().map_err(mute)?)),
-        Resource::Documents => {
-            Ok(json(&DocumentList { documents: fleet.documents().map_err(mute)? }))
-        }
-        Resource::ReadDocument => match fleet.documents().map_err(mute)?.first() {
-            Some(current) => Ok(json(current)),
-            None => {
-                let what = "there is no document yet: its revision is 0";
-                Err(Problem::new(StatusCode::NOT_FOUND, what))
-            }
-        },
-        Resource::ApplyDocument => {
-            let ApplyBody { base, document, dry_run } = body(call)?;
-            if base.is_none() && !dry_run {
-                let what = "name the revision that you have seen as `base`; the first one is 0";
-                return Err(Problem::new(StatusCode::BAD_REQUEST, what));
-            }
-            let order = ApplyOrder { base, document: &document, dry_run };
-            fleet.apply(&order).map(|applied| json(&applied)).map_err(|refusal| match refusal {
-                ApplyRefusal::Invalid(errors) => {
-                    let what = "the document is wrong, and nothing was stored: see errors";
-                    Problem::new(StatusCode::UNPROCESSABLE_ENTITY, what).with_errors(errors)
-                }
-                ApplyRefusal::Conflict(what) => Problem::new(StatusCode::CONFLICT, what),
-                ApplyRefusal::Unavailable(what) => mute(what),
-            })
-        }
-        _ => {
-            let what = "this process is a control node: it serves no clients; see /v1/fleet";
-            Err(Problem::new(StatusCode::NOT_FOUND, what))
-        }
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ApplyBody {
-    base: Option<u64>,
-    document: String,
-    #[serde(default)]
-    dry_run: bool,
-}
-
-#[derive(Serialize)]
-struct DocumentList {
-    documents: Vec<crate::fleet::DocumentStatus>,
 }
 
 #[derive(Serialize)]
@@ -380,7 +335,7 @@ struct Outcome {
     message: String,
 }
 
-fn health(state: &dyn AdminState) -> Reply {
+pub(crate) fn health(state: &dyn AdminState) -> Reply {
     if !state.draining() {
         return json(&Health { status: "ok" });
     }
@@ -389,7 +344,7 @@ fn health(state: &dyn AdminState) -> Reply {
     reply
 }
 
-fn ready(state: &dyn AdminState) -> Result<Reply, Problem> {
+pub(crate) fn ready(state: &dyn AdminState) -> Result<Reply, Problem> {
     let Readiness { reasons, failing, unknown } = Readiness::of(state);
     if reasons.is_empty() {
         return Ok(json(&Ready { ready: true, unknown, failing }));
@@ -549,7 +504,7 @@ fn kill_script(state: &dyn AdminState, call: &Call<'_>) -> Result<Reply, Problem
 
 /// Returns the body of a request. It must be JSON and declared as such, which a page of another
 /// origin cannot do.
-fn body<T: DeserializeOwned>(call: &Call<'_>) -> Result<T, Problem> {
+pub(crate) fn body<T: DeserializeOwned>(call: &Call<'_>) -> Result<T, Problem> {
     let kind = call.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let kind = kind.and_then(|kind| kind.split(';').next()).unwrap_or_default();
     if !kind.trim().eq_ignore_ascii_case("application/json") {
@@ -570,7 +525,10 @@ fn checked_name(what: &str, name: &str) -> Result<(), Problem> {
 }
 
 /// Returns the parameters of a query. Each may be given at most once, and must not be empty.
-fn queried<const N: usize>(query: &str, names: [&str; N]) -> Result<[Option<String>; N], Problem> {
+pub(crate) fn queried<const N: usize>(
+    query: &str,
+    names: [&str; N],
+) -> Result<[Option<String>; N], Problem> {
     let values =
         parameters(query, names).map_err(|what| Problem::new(StatusCode::BAD_REQUEST, what))?;
     for (name, value) in names.iter().zip(&values) {
@@ -581,7 +539,7 @@ fn queried<const N: usize>(query: &str, names: [&str; N]) -> Result<[Option<Stri
     Ok(values)
 }
 
-fn json(value: &impl Serialize) -> Reply {
+pub(crate) fn json(value: &impl Serialize) -> Reply {
     // These are texts, numbers and lists of them, all of which can be written.
     let text = serde_json::to_string(value).unwrap_or_default() + "\n";
     let mut reply = Response::new(Full::new(text.into()));

@@ -1,7 +1,7 @@
 //! The fleet, as a control node shows and changes it: `/v1/fleet`.
 
 use crate::backends::as_utc;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The part of the API that only a control node has. It is called on the listener's thread, and
 /// answers within two seconds; [`FleetApi::apply`] has a thread of its own.
@@ -24,6 +24,18 @@ pub trait FleetApi: Send + Sync {
     /// # Errors
     /// Returns why nothing was stored, or is not known to be.
     fn apply(&self, order: &ApplyOrder<'_>) -> Result<AppliedStatus, ApplyRefusal>;
+
+    /// Returns the rollout that is going on, or the latest one; `None` if there was none.
+    ///
+    /// # Errors
+    /// Returns a text if the node does not answer.
+    fn rollout(&self) -> Result<Option<RolloutStatus>, String>;
+
+    /// Has the rollout that is going on do something.
+    ///
+    /// # Errors
+    /// Returns why it was not done, or is not known to be.
+    fn steer(&self, action: RolloutAction) -> Result<(), ApplyRefusal>;
 }
 
 /// An order to store a document.
@@ -32,9 +44,107 @@ pub struct ApplyOrder<'o> {
     /// The revision that the operator has seen; `None` in a dry run means the current one.
     pub base: Option<u64>,
     /// The document.
-    pub document: &'o str,
+    pub content: Content<'o>,
     /// True if nothing is to be stored.
     pub dry_run: bool,
+    /// The rollout by which members get it; `None` if all get it at once.
+    pub rollout: Option<RolloutAsk>,
+}
+
+/// The document of an order.
+#[derive(Clone, Copy, Debug)]
+pub enum Content<'o> {
+    /// This one, in TOML.
+    Text(&'o str),
+    /// The one that has this revision: a rollback.
+    Revision(u64),
+}
+
+/// The way in which members get a document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RolloutAsk {
+    /// The part of the members that get it first, in percent.
+    pub percent: u8,
+    /// The time for which these are watched, in seconds; the default if `None`.
+    pub watch_seconds: Option<u64>,
+}
+
+/// An order about a rollout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RolloutAction {
+    /// Decide nothing until it is resumed.
+    Pause,
+    /// Watch anew.
+    Resume,
+    /// Go back now.
+    Abort,
+    /// Go on to all members now.
+    Finish,
+}
+
+/// The phase of a rollout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RolloutPhase {
+    /// The share is compared with the rest.
+    Watching,
+    /// An operator has paused it.
+    Paused,
+    /// All members got its document.
+    WentOn,
+    /// All members got the document from before.
+    WentBack,
+    /// Another document was stored past it.
+    Superseded,
+}
+
+/// A rollout.
+#[derive(Clone, Debug, Serialize)]
+pub struct RolloutStatus {
+    /// The revision of its document.
+    pub revision: u64,
+    /// The revision of the document of the rest.
+    pub base: u64,
+    /// Its phase.
+    pub phase: RolloutPhase,
+    /// The part of the members that was asked for, in percent.
+    pub percent: u8,
+    /// The number of members that were chosen.
+    pub chosen: u64,
+    /// When it began.
+    #[serde(rename = "started", serialize_with = "as_utc")]
+    pub started_unix_seconds: u64,
+    /// By whom.
+    pub by: String,
+    /// The time for which the leader watches, in seconds.
+    pub watch_seconds: u64,
+    /// For how long this node has watched, in seconds; `None` if it does not.
+    pub watched_seconds: Option<u64>,
+    /// The revision that all members got at its end.
+    pub end: Option<u64>,
+    /// What it waits for, or why it ended.
+    pub says: String,
+    /// The members of the share.
+    pub share: TallyStatus,
+    /// All other members.
+    pub rest: TallyStatus,
+}
+
+/// The sum of several members.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct TallyStatus {
+    /// Members on the bus.
+    pub members: u64,
+    /// Those that serve by the document that is meant for them.
+    pub serving: u64,
+    /// Their requests since the rollout began.
+    pub requests: u64,
+    /// Those that failed.
+    pub errors: u64,
+    /// Their p99 latency in milliseconds.
+    pub p99_ms: f64,
 }
 
 /// The fleet.
@@ -52,6 +162,8 @@ pub struct FleetStatus {
     pub revision: u64,
     /// The published version, `EPOCH.REVISION`, if this node leads.
     pub published: Option<String>,
+    /// The revision of the rollout that is going on.
+    pub rollout: Option<u64>,
     /// The fault of the coordinator, if it does not answer or was refused.
     pub fault: Option<String>,
     /// The members, in the order of their ids.
@@ -114,6 +226,8 @@ pub struct MemberStatus {
     pub listeners: Vec<String>,
     /// Its pools.
     pub pools: Vec<String>,
+    /// True if it is of the share of a rollout that is going on.
+    pub in_share: bool,
     /// The newest version on its disk.
     pub saved: Option<String>,
     /// The version that it serves by.

@@ -15,6 +15,7 @@ mod admin;
 mod api;
 mod backends;
 mod fleet;
+mod fleet_api;
 mod key_stats;
 mod limits;
 mod places;
@@ -31,8 +32,9 @@ pub use admin::{Admin, AdminError, AdminHandle, AdminOptions};
 pub use api::OPENAPI;
 pub use backends::{AWAY, BackendRoleStatus, BackendStatus, PoolStatus, utc};
 pub use fleet::{
-    AppliedStatus, ApplyOrder, ApplyRefusal, DocumentStatus, FleetApi, FleetStatus, LeaderStatus,
-    MemberState, MemberStatus,
+    AppliedStatus, ApplyOrder, ApplyRefusal, Content, DocumentStatus, FleetApi, FleetStatus,
+    LeaderStatus, MemberState, MemberStatus, RolloutAction, RolloutAsk, RolloutPhase,
+    RolloutStatus, TallyStatus,
 };
 pub use key_stats::{BigKeyStatus, HotKeyList, HotKeyStatus, KeyStatsList, KeyStatsOfPool};
 pub use limits::AdminLimits;

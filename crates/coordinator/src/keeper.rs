@@ -77,6 +77,11 @@ impl Keeper {
         self.tell(End::Leave);
     }
 
+    /// Returns whether the thread has ended.
+    pub fn is_over(&self) -> bool {
+        self.over.try_recv() == Err(mpsc::TryRecvError::Disconnected)
+    }
+
     fn tell(&mut self, how: End) {
         if let Some(end) = self.end.take() {
             // The thread may have ended.

@@ -5,6 +5,7 @@
 //!   epoch             the number of elections so far
 //!   document          the revision of the current document
 //!   documents/N       the document of revision N, of the latest ones
+//!   rollout           the rollout that is going on, or the latest one
 //!   members/ID        what a member has reported
 //! ```
 
@@ -17,6 +18,7 @@ use std::sync::Arc;
 pub(crate) const LEADER: &str = "leader";
 pub(crate) const EPOCH: &str = "epoch";
 pub(crate) const DOCUMENT: &str = "document";
+pub(crate) const ROLLOUT: &str = "rollout";
 pub(crate) const DOCUMENTS: &str = "documents/";
 pub(crate) const MEMBERS: &str = "members/";
 
@@ -122,7 +124,7 @@ pub(crate) struct DocumentFact {
 
 impl DocumentFact {
     pub fn decode(value: &[u8]) -> Option<DocumentFact> {
-        let (head, text): (DocumentHead, _) = document::split_head(value).ok()?;
+        let (head, text): (DocumentHead, _) = document::split_head(value, DOCUMENT_LEN_MAX).ok()?;
         let DocumentHead { revision, at, by } = head;
         Some(DocumentFact { revision, at, by, text: text.into() })
     }

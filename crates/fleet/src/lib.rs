@@ -15,19 +15,22 @@ pub mod limits;
 mod document;
 mod facts;
 mod leader;
+mod measuring;
 mod member;
 mod report;
+mod rollout;
 mod saved;
 mod version;
 
-pub use document::{Document, DocumentFault, Published};
+pub use document::{Document, DocumentFault, Published, PublishedRollout};
 pub use facts::{Fact, KeyChange, LeaderFact, When, Write, Written};
 pub use leader::{
     Action as LeaderAction, Apply, ApplyFault, FleetView, Identity, Leader, LeaderView, MemberView,
-    Note, OrderId, StoredDocument, Ticket,
+    Note, OrderId, RolloutOrder, RolloutView, Steer, Steering, StoredDocument, Ticket,
 };
 pub use member::{Action as MemberAction, Begun, Member, Refusal};
 pub use report::{About, RefusedVersion, Report};
+pub use rollout::{Measured, Outcome, Rollout, RolloutState, Share, Tally};
 pub use saved::{Saved, SavedFault};
 pub use version::Version;
 

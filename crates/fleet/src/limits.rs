@@ -8,6 +8,9 @@ pub const DOCUMENT_LEN_MAX: usize = 256 << 10;
 /// Bytes of the line in front of a document.
 pub const HEAD_LEN_MAX: usize = 4 << 10;
 
+/// Bytes of what a leader publishes: the document, and that of a rollout.
+pub const PUBLISHED_LEN_MAX: usize = 2 * DOCUMENT_LEN_MAX + HEAD_LEN_MAX;
+
 /// Bytes of the file in which a member keeps its documents: two of them with their heads.
 pub const SAVED_LEN_MAX: usize = 2 * DOCUMENT_LEN_MAX + 2 * HEAD_LEN_MAX;
 
@@ -60,3 +63,36 @@ pub const SAVE_AGAIN: Duration = Duration::from_secs(5);
 
 /// Time until a control node asks the coordinator again after a failed write.
 pub const WRITE_AGAIN: Duration = Duration::from_millis(200);
+
+/// Shortest time for which the leader watches a rollout. A shorter one has too few measures.
+pub const WATCH_MIN: Duration = Duration::from_secs(1);
+
+/// Longest time for which the leader watches a rollout. No other document can be stored meanwhile.
+pub const WATCH_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// Time for which the leader watches a rollout if the operator names none.
+pub const WATCH_DEFAULT: Duration = Duration::from_secs(120);
+
+/// Least and largest time between two measures of a member during a rollout. More measures find
+/// errors earlier, and cost the leader more with a thousand members.
+pub const MEASURE_EVERY_MIN: Duration = Duration::from_millis(200);
+/// See [`MEASURE_EVERY_MIN`].
+pub const MEASURE_EVERY_MAX: Duration = Duration::from_secs(5);
+
+/// Errors of a share from which a rollout may go back. With fewer, chance would decide.
+pub const ERRORS_MIN: u64 = 10;
+
+/// Requests of a share from which a rollout may go on. With fewer, an error could stay unseen.
+pub const REQUESTS_MIN: u64 = 100;
+
+/// A rollout goes back if the share's rate of errors is larger than that of the rest times
+/// [`ERROR_RATE_FACTOR`], plus [`ERROR_RATE_MORE`].
+pub const ERROR_RATE_FACTOR: f64 = 1.5;
+/// See [`ERROR_RATE_FACTOR`].
+pub const ERROR_RATE_MORE: f64 = 0.01;
+
+/// A rollout goes back if the share's p99 is larger than that of the rest times [`P99_FACTOR`], plus
+/// [`P99_MORE_MICROS`]. p99 has steps of an eighth, and varies by chance.
+pub const P99_FACTOR: f64 = 1.5;
+/// See [`P99_FACTOR`].
+pub const P99_MORE_MICROS: f64 = 5000.0;

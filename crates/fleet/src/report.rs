@@ -1,7 +1,7 @@
 //! The report of a member to the leader, as JSON.
 
-use crate::Version;
 use crate::limits::{NAME_LEN_MAX, NAMES_MAX, REPORT_LEN_MAX, WHY_LEN_MAX};
+use crate::{Measured, Version};
 use serde::{Deserialize, Serialize};
 
 /// The facts about a member.
@@ -39,6 +39,9 @@ pub struct Report {
     pub running: Option<Version>,
     /// The latest document that it could not apply, if that is its newest one.
     pub refused: Option<RefusedVersion>,
+    /// Its requests during a rollout. The coordinator does not keep them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured: Option<Measured>,
 }
 
 impl About {
@@ -78,7 +81,8 @@ impl Report {
     }
 }
 
-fn cut(text: &str, len_max: usize) -> String {
+/// Returns the beginning of a text that has at most `len_max` bytes.
+pub(crate) fn cut(text: &str, len_max: usize) -> String {
     let mut end = text.len().min(len_max);
     while !text.is_char_boundary(end) {
         end -= 1;

@@ -78,7 +78,12 @@ impl Settings {
             LogLevel::Debug => keyway_config::LogLevel::Debug,
             LogLevel::Trace => keyway_config::LogLevel::Trace,
         };
-        EffectiveConfig { file: self.file.clone(), toml: keyway_config::describe(&config) }
+        let (document, document_pools) = match &config.document {
+            Some(document) => (Some(document.name.clone()), document.pools.clone()),
+            None => (None, Vec::new()),
+        };
+        let (file, toml) = (self.file.clone(), keyway_config::describe(&config));
+        EffectiveConfig { file, toml, document, document_pools }
     }
 }
 

@@ -16,6 +16,8 @@ use serde_json::json;
 #[derive(Default)]
 pub struct Registrations {
     entries: Vec<(RegisterConfig, Keeper)>,
+    /// Entries that are being deleted.
+    ending: Vec<Keeper>,
     /// The address of the admin listener, or empty text.
     admin: String,
     /// True if the process is ending.
@@ -25,7 +27,7 @@ pub struct Registrations {
 impl Registrations {
     /// Creates it without entries. They are made by [`Registrations::follow`].
     pub fn new(admin: String) -> Registrations {
-        Registrations { entries: Vec::new(), admin, is_over: false }
+        Registrations { admin, ..Registrations::default() }
     }
 
     /// Makes the entries of a configuration, and deletes those that it does not have. Entries that
@@ -36,13 +38,16 @@ impl Registrations {
         }
         let wanted: Vec<&RegisterConfig> =
             config.listeners.iter().filter_map(|listener| listener.register.as_ref()).collect();
-        // Dropping waits. So all of them are told first.
-        let (kept, mut gone): (Vec<_>, Vec<_>) = std::mem::take(&mut self.entries)
+        // Dropping one that is not over waits for the registry.
+        self.ending.retain(|keeper| !keeper.is_over());
+        let (kept, gone): (Vec<_>, Vec<_>) = std::mem::take(&mut self.entries)
             .into_iter()
             .partition(|(entry, _)| wanted.contains(&entry));
-        gone.iter_mut().for_each(|(_, keeper)| keeper.end());
-        drop(gone);
         self.entries = kept;
+        self.ending.extend(gone.into_iter().map(|(_, mut keeper)| {
+            keeper.end();
+            keeper
+        }));
         for entry in wanted {
             if self.entries.iter().any(|(other, _)| other == entry) {
                 continue;

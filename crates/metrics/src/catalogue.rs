@@ -59,7 +59,7 @@ pub enum Label {
     Reason,
     /// State of a member of the fleet, from a closed set: docs/control.md.
     State,
-    /// Result of a reload: `done`, or the reason of a refusal, from a closed set.
+    /// Result of a reload: `done`, or the reason of a refusal; or of a rollout. From a closed set.
     Result,
     /// Version of this build. Only `keyway_process_build_info` has it.
     Version,
@@ -661,6 +661,12 @@ catalogue! {
         leaves_out ""
     FLEET_FAULTS: Counter "keyway_fleet_coordinator_faults_total" in "faults" by []
         measures "Times that the coordinator did not answer or refused."
+        leaves_out ""
+    FLEET_ROLLING_OUT: Gauge "keyway_fleet_rolling_out_documents" in "documents" by []
+        measures "1 while a document is rolled out to a share of the members, else 0."
+        leaves_out ""
+    FLEET_ROLLOUTS: Counter "keyway_fleet_rollouts_total" in "rollouts" by [Result]
+        measures "Rollouts whose end this control node saw as the leader, by result: `went-on` or `went-back`."
         leaves_out ""
     PROCESS_BUILD: Gauge "keyway_process_build_info" in "info" by [Version]
         measures "Always 1; the label says which version runs."

@@ -15,6 +15,9 @@ pub struct FleetFigures {
     pub members: Vec<(&'static str, u64)>,
     pub elections: u64,
     pub coordinator_faults: u64,
+    pub rolling_out: u64,
+    /// Rollouts that went on, and those that went back.
+    pub rollouts_ended: [u64; 2],
 }
 
 /// Appends the metrics in the Prometheus text format.
@@ -25,6 +28,11 @@ pub fn write_fleet(figures: &FleetFigures, out: &mut String) {
     one(&FLEET_REVISION, figures.document_revision);
     one(&FLEET_ELECTIONS, figures.elections);
     one(&FLEET_FAULTS, figures.coordinator_faults);
+    one(&FLEET_ROLLING_OUT, figures.rolling_out);
+    let mut rollouts = family(out, &FLEET_ROLLOUTS);
+    for (result, count) in ["went-on", "went-back"].iter().zip(figures.rollouts_ended) {
+        rollouts.sample(&[result], count);
+    }
     let mut members = family(out, &FLEET_MEMBERS);
     for (state, count) in &figures.members {
         members.sample(&[state], *count);

@@ -40,6 +40,6 @@ pub use recent::Recent;
 pub use registry::{
     AccessFigures, BackendRole, BackendTotals, ClusterFigures, CommandTotals, DatabaseFigures,
     FeedFigures, FrontFigures, LatencyShares, LogFigures, LoginFigures, MemcachedTotals,
-    PoolTotals, QuotaFigures, Registry, ReloadFigures, ReplicaFigures, RouteFigures, ScriptFigures,
-    SnapshotFigures, StoreFigures, TransactionFigures, WarmUpFigures, WorkerCells,
+    PoolTotals, PoolsTotals, QuotaFigures, Registry, ReloadFigures, ReplicaFigures, RouteFigures,
+    ScriptFigures, SnapshotFigures, StoreFigures, TransactionFigures, WarmUpFigures, WorkerCells,
 };

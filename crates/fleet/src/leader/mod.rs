@@ -12,21 +12,25 @@
 
 mod note;
 mod orders;
+mod rollout;
 mod roster;
 mod view;
 
 pub use note::Note;
-pub use orders::{Apply, ApplyFault, OrderId};
-pub use view::{FleetView, LeaderView, MemberView, StoredDocument};
+pub use orders::{Apply, ApplyFault, OrderId, RolloutOrder};
+pub use rollout::{Steer, Steering};
+pub use view::{FleetView, LeaderView, MemberView, RolloutView, StoredDocument};
 
 use crate::facts::{self, DocumentFact, EPOCH, LEADER};
 use crate::limits::{BELIEVED_MAX, WRITE_AGAIN};
 use crate::{
-    Document, Fact, KeyChange, LeaderFact, Published, Report, Version, When, Write, Written,
+    Document, Fact, KeyChange, LeaderFact, Published, Report, RolloutState, Version, When, Write,
+    Written,
 };
 use keyway_base::Time;
 use keyway_bus::NodeId;
 use orders::{Ordered, Orders};
+use rollout::Watch;
 use roster::Roster;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -83,7 +87,9 @@ enum Place {
 #[derive(Debug)]
 enum Purpose {
     Campaign,
-    Document(Ordered),
+    Order(Ordered),
+    /// The end of a rollout, which the leader has decided.
+    End,
     Members(Vec<NodeId>),
 }
 
@@ -109,6 +115,12 @@ pub struct Leader {
     published: Option<Published>,
     roster: Roster,
     orders: Orders,
+    /// The watch of the rollout that is going on, unless it is paused.
+    watch: Option<Watch>,
+    /// The rollout that was told, and its state.
+    told_rollout: Option<(u64, RolloutState)>,
+    /// The time of the owner, in seconds since 1970, for documents that the leader stores itself.
+    wall_clock: u64,
     /// The damaged key that was told.
     damaged: Option<&'static str>,
     /// The fault for which this node acts no more.
@@ -136,6 +148,9 @@ impl Leader {
             published: None,
             roster: Roster::default(),
             orders: Orders::default(),
+            watch: None,
+            told_rollout: None,
+            wall_clock: 0,
             damaged: None,
             ended: None,
             fault: None,
@@ -154,10 +169,17 @@ impl Leader {
         self.notes.pop_front()
     }
 
-    /// Returns when [`Leader::handle_timeout`] is to be called; `None` if nothing is due.
-    pub fn poll_deadline(&self) -> Option<Time> {
+    /// Returns when [`Leader::handle_timeout`] is to be called; `None` if nothing is due. A time
+    /// that has passed at `now` is due at once.
+    pub fn poll_deadline(&self, now: Time) -> Option<Time> {
         let roster = matches!(self.place, Place::Leads { .. }).then(|| self.roster.due()).flatten();
-        self.not_before.into_iter().chain(roster).min()
+        self.not_before.into_iter().chain(roster).chain(self.watch_due(now)).min()
+    }
+
+    /// Takes the time of the wall clock, in seconds since 1970. Documents that the leader stores by
+    /// itself, as at the end of a rollout, have it.
+    pub fn set_wall_clock(&mut self, seconds: u64) {
+        self.wall_clock = seconds;
     }
 
     /// Does what is due.
@@ -271,26 +293,27 @@ impl Leader {
     fn on_done(&mut self, purpose: Purpose) {
         match purpose {
             Purpose::Campaign => {}
-            Purpose::Document(order) => self.answer(order.id, Ok(order.version)),
-            Purpose::Members(_) => {}
+            Purpose::Order(order) => self.answer(order.id, Ok(order.version)),
+            Purpose::End | Purpose::Members(_) => {}
         }
     }
 
     fn on_failed(&mut self, purpose: Purpose, fault: ApplyFault, now: Time) {
         match purpose {
-            Purpose::Campaign => {}
-            Purpose::Document(order) => self.answer(order.id, Err(fault)),
+            Purpose::Campaign | Purpose::End => {}
+            Purpose::Order(order) => self.answer(order.id, Err(fault)),
             Purpose::Members(members) => self.roster.note_unwritten(members, now),
         }
     }
 
     fn on_unknown(&mut self, purpose: Purpose, why: String, now: Time) {
         match purpose {
-            Purpose::Campaign => {}
-            Purpose::Document(order) if self.ended.is_some() => {
+            // The listing shows whether a rollout has ended.
+            Purpose::Campaign | Purpose::End => {}
+            Purpose::Order(order) if self.ended.is_some() => {
                 self.answer(order.id, Err(ApplyFault::Unknown(why)));
             }
-            Purpose::Document(order) => self.orders.await_listing(order, why),
+            Purpose::Order(order) => self.orders.await_listing(order, why),
             Purpose::Members(members) => self.roster.note_unwritten(members, now),
         }
     }
@@ -306,7 +329,7 @@ impl Leader {
         if report.cluster != self.me.cluster {
             return self.notes.push_back(Note::OtherCluster(from, report.cluster));
         }
-        let published = self.published.as_ref().map(|one| one.document.version);
+        let published = self.published.as_ref().map(Published::stamp);
         self.roster.take(from, report, published, now, &mut self.notes);
         self.decide(now);
     }
@@ -314,7 +337,7 @@ impl Leader {
     /// Takes the latest version of the topic that nodes below have on the bus. They do not take the
     /// version of a leader whose coordinator went back, and do not report to it.
     pub fn handle_latest_below(&mut self, version: Version) {
-        let published = self.published.as_ref().map(|one| one.document.version);
+        let published = self.published.as_ref().map(Published::stamp);
         if published.is_some_and(|ours| !ours.covers(version)) && self.roster.note_ahead(version) {
             self.notes.push_back(Note::WentBack(version));
         }
@@ -329,6 +352,7 @@ impl Leader {
     pub fn handle_left(&mut self, id: NodeId, now: Time) {
         if self.roster.note_left(id, now) && matches!(self.place, Place::Leads { .. }) {
             self.notes.push_back(Note::Silent(id));
+            self.decide(now);
         }
     }
 
@@ -417,25 +441,33 @@ impl Leader {
             self.place = place;
         }
         self.publish(fact.epoch, now);
-        if !self.write_order(&fact, modified) {
+        self.follow_rollout(now);
+        if !self.write_order(&fact, modified) && !self.write_end(&fact, modified, now) {
             self.write_members(modified, now);
         }
     }
 
     /// Publishes the stored document, if it is not what was published.
     fn publish(&mut self, epoch: u64, now: Time) {
-        let Some(stored) = self.stored() else { return };
-        let version = Version { epoch, revision: stored.revision };
-        let known = self.published.as_ref().map(|one| one.document.version);
-        if known == Some(version) || known.is_some_and(|known| !version.covers(known)) {
+        let newest = self.active().map(|active| active.revision);
+        let revision = newest.or_else(|| self.current_revision());
+        let known = self.published.as_ref().map(Published::stamp);
+        if known.is_some() && known == revision.map(|revision| Version { epoch, revision }) {
             return;
         }
+        let Some(stored) = self.stored() else { return };
+        let version = Version { epoch, revision: stored.revision };
         let document = Document { version, text: stored.text };
+        let rollout = self.publishable(epoch);
         let (cluster, leader) = (self.me.cluster.clone(), self.me.node);
-        let published = Published { cluster, leader, document };
+        let published = Published { cluster, leader, document, rollout };
+        let stamp = published.stamp();
+        if known == Some(stamp) || known.is_some_and(|known| !stamp.covers(known)) {
+            return;
+        }
         self.published = Some(published.clone());
-        self.roster.note_published(version, now);
-        self.notes.push_back(Note::Published(version));
+        self.roster.note_published(stamp, now);
+        self.notes.push_back(Note::Published(stamp));
         self.actions.push_back(Action::Publish(published));
     }
 
@@ -454,7 +486,15 @@ impl Leader {
             let (by, text) = (String::new(), Arc::from(""));
             return Some(DocumentFact { revision: 0, at: 0, by, text });
         };
-        let revision = facts::number(&fact.value)?;
+        self.stored_document(facts::number(&fact.value)?)
+    }
+
+    /// Returns the revision of the current document, without a look at the document.
+    fn current_revision(&self) -> Option<u64> {
+        self.facts.get(facts::DOCUMENT).map_or(Some(0), |fact| facts::number(&fact.value))
+    }
+
+    fn stored_document(&self, revision: u64) -> Option<DocumentFact> {
         let found = self.facts.get(&facts::document_key(revision))?;
         DocumentFact::decode(&found.value).filter(|found| found.revision == revision)
     }
@@ -493,5 +533,6 @@ impl Leader {
 
     fn forget_lead(&mut self) {
         self.published = None;
+        self.watch = None;
     }
 }

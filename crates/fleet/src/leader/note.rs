@@ -1,4 +1,4 @@
-use crate::Version;
+use crate::{Outcome, Version};
 use keyway_bus::NodeId;
 use std::fmt;
 
@@ -33,6 +33,12 @@ pub enum Note {
     NoReport(NodeId),
     /// A member of another cluster has reported.
     OtherCluster(NodeId, String),
+    /// A rollout of this revision is watched.
+    RolloutWatched(u64),
+    /// A rollout of this revision is paused.
+    RolloutPaused(u64),
+    /// A rollout has ended: its revision, the outcome, the revision that all get, and why.
+    RolloutEnded(u64, Outcome, u64, String),
     /// There is no room for another member.
     TooMany(NodeId),
 }
@@ -40,7 +46,16 @@ pub enum Note {
 impl Note {
     /// Returns whether an operator has to do something.
     pub fn is_warning(&self) -> bool {
-        !matches!(self, Note::Leads(_) | Note::Follows(..) | Note::Published(_) | Note::Joined(_))
+        !matches!(
+            self,
+            Note::Leads(_)
+                | Note::Follows(..)
+                | Note::Published(_)
+                | Note::Joined(_)
+                | Note::RolloutWatched(_)
+                | Note::RolloutPaused(_)
+                | Note::RolloutEnded(_, Outcome::WentOn, ..)
+        )
     }
 }
 
@@ -83,6 +98,20 @@ impl fmt::Display for Note {
             Note::OtherCluster(id, cluster) => {
                 write!(f, "{id} is of cluster {cluster:?}; correct `cluster` in its [control]")
             }
+            Note::RolloutWatched(revision) => {
+                write!(f, "document {revision} goes to a share of the members, which is watched")
+            }
+            Note::RolloutPaused(revision) => {
+                write!(f, "the rollout of document {revision} is paused")
+            }
+            Note::RolloutEnded(revision, Outcome::WentOn, end, why) => {
+                write!(f, "document {revision} goes on to all members, as document {end}: {why}")
+            }
+            Note::RolloutEnded(revision, Outcome::WentBack, end, why) => write!(
+                f,
+                "document {revision} was taken back: all members get the one from before, as \
+                 document {end}: {why}"
+            ),
             Note::TooMany(id) => write!(
                 f,
                 "there is no room for {id}: a cluster has {} members at most",

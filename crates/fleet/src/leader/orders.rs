@@ -1,12 +1,17 @@
-//! Orders of operators: another document.
+//! Orders of operators: another document, and what a rollout is to do.
 
+use super::rollout::Steer;
 use super::{Leader, Place, Purpose};
-use crate::facts::{self, DOCUMENT, DocumentFact, EPOCH, LEADER};
-use crate::limits::{BELIEVED_MAX, DOCUMENT_LEN_MAX, DOCUMENTS_KEPT, ORDERS_MAX};
-use crate::{LeaderFact, Version, When, Write};
+use crate::facts::{self, DOCUMENT, DocumentFact, EPOCH, LEADER, ROLLOUT};
+use crate::limits::{
+    BELIEVED_MAX, DOCUMENT_LEN_MAX, DOCUMENTS_KEPT, ORDERS_MAX, WATCH_MAX, WATCH_MIN,
+};
+use crate::{LeaderFact, RolloutState, Version, When, Write};
+use keyway_base::Time;
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Identifies an order of an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,6 +30,17 @@ pub struct Apply {
     pub at: u64,
     /// The operator, as far as it is known.
     pub by: String,
+    /// The rollout by which the members get it; `None` if all get it at once.
+    pub rollout: Option<RolloutOrder>,
+}
+
+/// The way in which the members get a document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RolloutOrder {
+    /// The part of the members that get it first, in percent: 1 to 99.
+    pub percent: u8,
+    /// The time for which the leader watches these, [`WATCH_MIN`] to [`WATCH_MAX`].
+    pub watch: Duration,
 }
 
 /// The reason why a document was not stored.
@@ -46,6 +62,16 @@ pub enum ApplyFault {
     Unknown(String),
     /// A key of the coordinator is damaged.
     Damaged,
+    /// A rollout of this revision is going on.
+    RollingOut(u64),
+    /// No rollout is going on.
+    NoRollout,
+    /// A rollout needs two members on the bus.
+    TooFew,
+    /// The share, or the time of the watch, is out of bounds.
+    OutOfBounds,
+    /// Members have a document that the coordinator does not know.
+    WentBack,
 }
 
 impl fmt::Display for ApplyFault {
@@ -74,6 +100,25 @@ impl fmt::Display for ApplyFault {
                 "it may be stored, or may still be: {why}; keyway ctl fleet tells which revision \
                  is current"
             ),
+            ApplyFault::RollingOut(revision) => write!(
+                f,
+                "a rollout of revision {revision} is going on: wait for its end, or abort it by \
+                 keyway ctl rollout abort"
+            ),
+            ApplyFault::NoRollout => f.write_str("no rollout is going on"),
+            ApplyFault::TooFew => {
+                f.write_str("a rollout needs two members on the bus: apply the document to all")
+            }
+            ApplyFault::OutOfBounds => write!(
+                f,
+                "a share is 1 to 99 percent, and is watched for {} to {} seconds",
+                WATCH_MIN.as_secs(),
+                WATCH_MAX.as_secs()
+            ),
+            ApplyFault::WentBack => f.write_str(
+                "members have a document that the coordinator does not know: apply the right one \
+                 to all",
+            ),
             ApplyFault::Damaged => f.write_str(
                 "the current document in the coordinator cannot be read: restore the coordinator",
             ),
@@ -83,18 +128,45 @@ impl fmt::Display for ApplyFault {
 
 impl std::error::Error for ApplyFault {}
 
+/// An order that waits.
+#[derive(Debug)]
+enum Order {
+    Apply(Apply),
+    Steer(Steer),
+}
+
+impl Order {
+    fn id(&self) -> OrderId {
+        match self {
+            Order::Apply(order) => order.id,
+            Order::Steer(order) => order.id,
+        }
+    }
+}
+
 /// An order whose transaction was sent.
 #[derive(Debug)]
 pub(super) struct Ordered {
     pub id: OrderId,
     pub version: Version,
-    text: Arc<str>,
+    pub expected: Expected,
+}
+
+/// The trace of a transaction in the coordinator.
+#[derive(Debug)]
+pub(super) enum Expected {
+    /// The current document has this text.
+    Document(Arc<str>),
+    /// A rollout has the document, with this text.
+    Rollout(Arc<str>),
+    /// The rollout of that revision has this state.
+    State(RolloutState),
 }
 
 /// Orders that wait.
 #[derive(Debug, Default)]
 pub(super) struct Orders {
-    waiting: VecDeque<Apply>,
+    waiting: VecDeque<Order>,
     /// An order whose transaction has an unknown outcome for this reason, until everything was
     /// listed again.
     unknown: Option<(Ordered, String)>,
@@ -109,12 +181,28 @@ impl Orders {
 
 impl Leader {
     /// Takes an order of an operator. Its answer is [`super::Action::Answer`].
-    pub fn apply(&mut self, order: Apply, now: keyway_base::Time) {
+    pub fn apply(&mut self, order: Apply, now: Time) {
         if order.text.len() > DOCUMENT_LEN_MAX {
             return self.answer(order.id, Err(ApplyFault::TooLong));
         }
+        let is_bounded = |one: &RolloutOrder| {
+            (1..=99).contains(&one.percent) && (WATCH_MIN..=WATCH_MAX).contains(&one.watch)
+        };
+        if !order.rollout.as_ref().is_none_or(is_bounded) {
+            return self.answer(order.id, Err(ApplyFault::OutOfBounds));
+        }
+        self.take_order(Order::Apply(order), now);
+    }
+
+    /// Takes an order about the rollout. Its answer is [`super::Action::Answer`], with the version of
+    /// the rollout, or that of its end.
+    pub fn steer(&mut self, order: Steer, now: Time) {
+        self.take_order(Order::Steer(order), now);
+    }
+
+    fn take_order(&mut self, order: Order, now: Time) {
         if self.orders.waiting.len() >= ORDERS_MAX {
-            return self.answer(order.id, Err(ApplyFault::Busy));
+            return self.answer(order.id(), Err(ApplyFault::Busy));
         }
         self.orders.waiting.push_back(order);
         self.decide(now);
@@ -128,20 +216,24 @@ impl Leader {
             Place::Adrift => None,
         };
         for order in std::mem::take(&mut self.orders.waiting) {
-            self.answer(order.id, Err(ApplyFault::NotLeading(leader.clone())));
+            self.answer(order.id(), Err(ApplyFault::NotLeading(leader.clone())));
         }
     }
 
     /// Orders the transaction of the next order. Returns whether one was ordered.
     pub(super) fn write_order(&mut self, leader: &LeaderFact, modified: u64) -> bool {
         while let Some(order) = self.orders.waiting.pop_front() {
-            match self.order_write(&order, leader, modified) {
-                Ok((version, write)) => {
-                    let Apply { id, text, .. } = order;
-                    self.write(write, Purpose::Document(Ordered { id, version, text }));
+            let id = order.id();
+            let ordered = match &order {
+                Order::Apply(order) => self.order_write(order, leader, modified),
+                Order::Steer(order) => self.steer_write(order, (leader, modified)),
+            };
+            match ordered {
+                Ok((ordered, write)) => {
+                    self.write(write, Purpose::Order(ordered));
                     return true;
                 }
-                Err(fault) => self.answer(order.id, Err(fault)),
+                Err(fault) => self.answer(id, Err(fault)),
             }
         }
         false
@@ -152,40 +244,80 @@ impl Leader {
         order: &Apply,
         leader: &LeaderFact,
         modified: u64,
-    ) -> Result<(Version, Write), ApplyFault> {
+    ) -> Result<(Ordered, Write), ApplyFault> {
         let current = self.current().ok_or(ApplyFault::Damaged)?;
         if order.base != current.revision {
             return Err(ApplyFault::OtherBase(current.revision));
         }
-        // A member that is ahead takes no version that does not cover its own. The operator has
-        // decided what is right, so the next version is above all that members have.
-        let known = Version { epoch: leader.epoch, revision: current.revision };
+        if let Some(active) = self.active() {
+            return Err(ApplyFault::RollingOut(active.revision));
+        }
+        let version = self.next_version(leader)?;
+        let text = Arc::clone(&order.text);
+        let mut write = self.write_of_leader(modified);
+        let (revision, by) = (version.revision, order.by.clone());
+        let stored = DocumentFact { revision, at: order.at, by, text: Arc::clone(&text) };
+        self.put_document(&mut write, &stored);
+        let expected = match order.rollout {
+            None => {
+                self.put_epoch(&mut write, leader, version);
+                write.put.push((DOCUMENT.to_owned(), revision.to_string().into_bytes()));
+                Expected::Document(text)
+            }
+            Some(RolloutOrder { percent, watch }) => {
+                let known = Version { epoch: leader.epoch, revision: current.revision };
+                if !known.covers(self.roster.highest()) {
+                    return Err(ApplyFault::WentBack);
+                }
+                let rollout =
+                    self.new_rollout(order, percent, watch, (version, current.revision))?;
+                write.put.push((ROLLOUT.to_owned(), rollout.encode()));
+                Expected::Rollout(text)
+            }
+        };
+        Ok((Ordered { id: order.id, version, expected }, write))
+    }
+
+    /// Returns the version of the next document. A member that is ahead takes no version that does
+    /// not cover its own. The operator has decided what is right, so the next version is above all
+    /// that members have.
+    pub(super) fn next_version(&self, leader: &LeaderFact) -> Result<Version, ApplyFault> {
+        let current = self.current().ok_or(ApplyFault::Damaged)?.revision;
+        let rollout = self.rollout().map_or(0, |rollout| rollout.revision);
+        let known = Version { epoch: leader.epoch, revision: current.max(rollout) };
         let all = self.roster.highest().join(known);
         let revision = all.revision.saturating_add(1);
         let epoch = if all.epoch > leader.epoch { all.epoch + 1 } else { leader.epoch };
-        if revision > BELIEVED_MAX + 1 {
-            return Err(ApplyFault::Damaged);
+        match revision > BELIEVED_MAX + 1 {
+            true => Err(ApplyFault::Damaged),
+            false => Ok(Version { epoch, revision }),
         }
-        let mut write =
-            Write { when: vec![When::Modified(LEADER.to_owned(), modified)], ..Write::default() };
-        write.when.push(match self.facts.get(DOCUMENT) {
-            Some(fact) => When::Modified(DOCUMENT.to_owned(), fact.modified),
-            None => When::Absent(DOCUMENT.to_owned()),
-        });
+    }
+
+    /// Returns a transaction that changes nothing yet. It is refused if this node does not lead any
+    /// more, or if the document or the rollout is another than its copy says.
+    pub(super) fn write_of_leader(&self, modified: u64) -> Write {
+        let as_known = |key: &str| match self.facts.get(key) {
+            Some(fact) => When::Modified(key.to_owned(), fact.modified),
+            None => When::Absent(key.to_owned()),
+        };
+        let leads = When::Modified(LEADER.to_owned(), modified);
+        Write { when: vec![leads, as_known(DOCUMENT), as_known(ROLLOUT)], ..Write::default() }
+    }
+
+    /// Adds the epoch of a version, if it is another than that of the leader.
+    pub(super) fn put_epoch(&self, write: &mut Write, leader: &LeaderFact, version: Version) {
+        let epoch = version.epoch;
         if epoch != leader.epoch {
             write.put.push((EPOCH.to_owned(), epoch.to_string().into_bytes()));
             write.put_bound.push((LEADER.to_owned(), self.fact_of(leader.token, epoch).encode()));
         }
-        let stored = DocumentFact {
-            revision,
-            at: order.at,
-            by: order.by.clone(),
-            text: Arc::clone(&order.text),
-        };
-        write.put.push((DOCUMENT.to_owned(), revision.to_string().into_bytes()));
-        write.put.push((facts::document_key(revision), stored.encode()));
+    }
+
+    /// Adds a document, and makes room for it.
+    pub(super) fn put_document(&self, write: &mut Write, stored: &DocumentFact) {
+        write.put.push((facts::document_key(stored.revision), stored.encode()));
         write.delete = self.old_documents();
-        Ok((Version { epoch, revision }, write))
     }
 
     /// Returns the keys of the documents that make room for another one.
@@ -200,9 +332,21 @@ impl Leader {
     /// Tells the outcome of an order whose answer was lost, as far as a listing shows it.
     pub(super) fn settle_unknown(&mut self) {
         let Some((order, why)) = self.orders.unknown.take() else { return };
-        let is_there = self.current().is_some_and(|current| {
-            current.revision == order.version.revision && current.text == order.text
-        });
+        let revision = order.version.revision;
+        let of_revision = |one: &crate::Rollout| one.revision == revision;
+        let is_there = match &order.expected {
+            Expected::Document(text) => self
+                .current()
+                .is_some_and(|current| current.revision == revision && current.text == *text),
+            Expected::Rollout(text) => {
+                let stored = self.stored_document(revision);
+                self.rollout().is_some_and(|one| of_revision(&one))
+                    && stored.is_some_and(|stored| stored.text == *text)
+            }
+            Expected::State(state) => {
+                self.rollout().is_some_and(|one| of_revision(&one) && one.state == *state)
+            }
+        };
         let outcome = if is_there { Ok(order.version) } else { Err(ApplyFault::Unknown(why)) };
         self.answer(order.id, outcome);
     }

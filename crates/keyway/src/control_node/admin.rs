@@ -1,12 +1,15 @@
 //! The admin listener of a control node. It asks the node's thread, which knows everything.
 
-use super::document::changes;
+use super::document::{changes, checked};
 use super::inside::Desk;
 use keyway_control::{
-    AdminState, AppliedStatus, ApplyOrder, ApplyRefusal, DocumentStatus, FleetApi, FleetStatus,
-    PoolStatus, ScriptKill,
+    AdminState, AppliedStatus, ApplyOrder, ApplyRefusal, Content, DocumentStatus, FleetApi,
+    FleetStatus, PoolStatus, RolloutAction, RolloutAsk, RolloutStatus, ScriptKill,
 };
-use keyway_fleet::{Apply, ApplyFault, OrderId, StoredDocument, Version};
+use keyway_fleet::limits::WATCH_DEFAULT;
+use keyway_fleet::{
+    Apply, ApplyFault, OrderId, RolloutOrder, Steer, Steering, StoredDocument, Version,
+};
 use keyway_metrics::{BusFigures, BusMetrics, FleetFigures, write_fleet};
 use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
@@ -33,15 +36,22 @@ pub enum Question {
     Metrics,
     Fleet,
     Documents,
+    Rollout,
     /// An order, and where its outcome goes. The thread gives it its number.
-    Apply(Apply, SyncSender<Result<Version, ApplyFault>>),
+    Apply(Apply, Tell),
+    /// The same about the rollout.
+    Steer(Steer, Tell),
 }
+
+/// Where the outcome of an order goes.
+pub type Tell = SyncSender<Result<Version, ApplyFault>>;
 
 /// An answer of the node's thread.
 pub enum Answer {
     Metrics(Box<BusFigures>, Box<FleetFigures>),
     Fleet(Box<FleetStatus>),
     Documents(Vec<StoredDocument>),
+    Rollout(Option<Box<RolloutStatus>>),
 }
 
 /// State of the node that is known without asking its thread.
@@ -122,29 +132,41 @@ impl Asking {
         }
     }
 
-    fn store(&self, base: u64, text: &str) -> Result<Version, ApplyRefusal> {
+    /// Has the node's thread carry out an order.
+    fn order(&self, question: impl FnOnce(Tell) -> Question) -> Result<Version, ApplyRefusal> {
         let (tell, told) = sync_channel(1);
-        let order = Apply {
-            id: OrderId(0),
-            base,
-            text: text.into(),
-            at: crate::serve::wall_clock().unix_micros / 1_000_000,
-            by: "admin API".to_owned(),
-        };
-        drop(self.send(Question::Apply(order, tell)));
+        drop(self.send(question(tell)));
         let outcome = told.recv_timeout(STORED_WITHIN).map_err(|_| {
-            let what = "the coordinator has not answered: the document may be stored, or may \
-                        still be; keyway ctl fleet tells which revision is current";
+            let what = "the coordinator has not answered: it may be done, or may still be; keyway \
+                        ctl fleet tells which revision is current";
             ApplyRefusal::Unavailable(what.to_owned())
         })?;
         outcome.map_err(|fault| match fault {
-            ApplyFault::OtherBase(_) | ApplyFault::Changed => {
-                ApplyRefusal::Conflict(fault.to_string())
+            ApplyFault::OtherBase(_)
+            | ApplyFault::Changed
+            | ApplyFault::RollingOut(_)
+            | ApplyFault::NoRollout
+            | ApplyFault::TooFew
+            | ApplyFault::WentBack => ApplyRefusal::Conflict(fault.to_string()),
+            ApplyFault::TooLong | ApplyFault::OutOfBounds => {
+                ApplyRefusal::Invalid(vec![fault.to_string()])
             }
-            ApplyFault::TooLong => ApplyRefusal::Invalid(vec![fault.to_string()]),
             _ => ApplyRefusal::Unavailable(fault.to_string()),
         })
     }
+}
+
+/// The operator of every order: the API does not know people yet.
+const OPERATOR: &str = "admin API";
+
+fn unix_seconds() -> u64 {
+    crate::serve::wall_clock().unix_micros / 1_000_000
+}
+
+/// Returns the rollout that is asked for.
+fn rollout(ask: RolloutAsk) -> RolloutOrder {
+    let watch = ask.watch_seconds.map_or(WATCH_DEFAULT, Duration::from_secs);
+    RolloutOrder { percent: ask.percent, watch }
 }
 
 impl FleetApi for Asking {
@@ -168,15 +190,51 @@ impl FleetApi for Asking {
     fn apply(&self, order: &ApplyOrder<'_>) -> Result<AppliedStatus, ApplyRefusal> {
         let stored = self.stored().map_err(ApplyRefusal::Unavailable)?;
         let revision = FleetApi::fleet(self).map_err(ApplyRefusal::Unavailable)?.revision;
-        let current = stored.into_iter().find(|one| one.revision == revision);
-        let text = current.map(|current| current.text).unwrap_or_else(|| "".into());
-        let changes = changes(&text, order.document).map_err(ApplyRefusal::Invalid)?;
+        let of = |revision: u64| {
+            let found = stored.iter().find(|one| one.revision == revision);
+            found.map(|found| Arc::clone(&found.text))
+        };
+        let (text, by) = match order.content {
+            Content::Text(text) => {
+                checked(text).map_err(ApplyRefusal::Invalid)?;
+                (text.into(), OPERATOR.to_owned())
+            }
+            Content::Revision(wanted) => {
+                let what =
+                    format!("revision {wanted} is not kept: keyway ctl documents tells which");
+                let text = of(wanted).ok_or(ApplyRefusal::Conflict(what))?;
+                (text, format!("{OPERATOR}, back to {wanted}"))
+            }
+        };
+        let current = of(revision).unwrap_or_else(|| "".into());
+        let changes = changes(&current, &text).map_err(ApplyRefusal::Invalid)?;
         let base = order.base.unwrap_or(revision);
         if order.dry_run {
             return Ok(AppliedStatus { base: revision, version: None, changes });
         }
-        let version = self.store(base, order.document)?;
+        let (at, rollout) = (unix_seconds(), order.rollout.map(rollout));
+        let apply = Apply { id: OrderId(0), base, text, at, by, rollout };
+        let version = self.order(|tell| Question::Apply(apply, tell))?;
         Ok(AppliedStatus { base, version: Some(version.to_string()), changes })
+    }
+
+    fn rollout(&self) -> Result<Option<RolloutStatus>, String> {
+        match self.ask(Question::Rollout)? {
+            Answer::Rollout(rollout) => Ok(rollout.map(|rollout| *rollout)),
+            _ => Err("the control node does not answer".to_owned()),
+        }
+    }
+
+    fn steer(&self, action: RolloutAction) -> Result<(), ApplyRefusal> {
+        let what = match action {
+            RolloutAction::Pause => Steering::Pause,
+            RolloutAction::Resume => Steering::Resume,
+            RolloutAction::Abort => Steering::Abort,
+            RolloutAction::Finish => Steering::Finish,
+        };
+        let (at, by) = (unix_seconds(), OPERATOR.to_owned());
+        let steer = Steer { id: OrderId(0), what, at, by };
+        self.order(|tell| Question::Steer(steer, tell)).map(|_| ())
     }
 }
 

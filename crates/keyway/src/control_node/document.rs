@@ -3,15 +3,29 @@
 use crate::reload::diff;
 use keyway_config::Config;
 
+/// Returns the pools of a document that an operator has written. It has some.
+///
+/// # Errors
+/// Returns everything that is wrong with it.
+pub fn checked(text: &str) -> Result<Config, Vec<String>> {
+    let errors = |errors: Vec<keyway_config::ConfigError>| {
+        errors.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    Config::check_document("document", text).map_err(errors)
+}
+
 /// Returns the differences between the pools of two documents, one line each. An empty document
 /// has no pools.
 ///
 /// # Errors
 /// Returns everything that is wrong with the new one. An old one that is wrong counts as empty.
 pub fn changes(old: &str, new: &str) -> Result<Vec<String>, Vec<String>> {
-    let new = Config::check_document("document", new)
-        .map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>())?;
     let old = Config::check_document("document", old).ok();
+    if new.is_empty() {
+        let pools = old.iter().flat_map(|old| &old.pools);
+        return Ok(pools.map(|pool| format!("pool {}: removed", pool.name)).collect());
+    }
+    let new = checked(new)?;
     let Some(old) = old else {
         return Ok(new.pools.iter().map(|pool| format!("pool {}: added", pool.name)).collect());
     };

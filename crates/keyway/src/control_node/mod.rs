@@ -13,10 +13,11 @@ mod inside;
 mod show;
 
 pub use admin::Asking;
+pub use document::changes;
 pub use inside::{Desk, Inside, Staying};
 
 use crate::bus::{Failures, Repeats, Signalled, figures, incarnation, note, watch_signals};
-use admin::{Ask, Question};
+use admin::{Ask, Question, Tell};
 use anyhow::{Context, Result};
 use keyway_base::Time;
 use keyway_bus::{Event, NodeId, Settings, Stamp, Upstream, Url};
@@ -24,7 +25,7 @@ use keyway_channel::{Driver, DriverSettings, clock, here};
 use keyway_config::{BusTls, ConfigError, ControlNodeConfig};
 use keyway_control::{Access, Admin, AdminHandle, AdminOptions, Engine, Seat, Told};
 use keyway_fleet::{
-    ApplyFault, Identity, Leader, LeaderAction, LeaderFact, Note, OrderId, TOPIC, Version,
+    Identity, Leader, LeaderAction, LeaderFact, Note, OrderId, Outcome, TOPIC, Version,
 };
 use keyway_metrics::BusMetrics;
 use std::collections::BTreeMap;
@@ -33,7 +34,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, SyncSender};
+use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 /// Longest wait when nothing is due. Other threads wake the main one earlier.
@@ -94,13 +95,15 @@ struct Running {
     signalled: Arc<Signalled>,
     asks: Receiver<Ask>,
     /// The threads that wait for the outcome of an order.
-    orders: BTreeMap<OrderId, SyncSender<Result<Version, ApplyFault>>>,
+    orders: BTreeMap<OrderId, Tell>,
     next_order: u64,
     look_at: Time,
     tls: Option<BusTls>,
     id: NodeId,
     elections: u64,
     faults: u64,
+    /// Rollouts that went on, and those that went back.
+    rollouts: [u64; 2],
     failures: Failures,
     repeats: Repeats,
     metrics: Arc<BusMetrics>,
@@ -209,6 +212,7 @@ impl Running {
             id: parts.id,
             elections: 0,
             faults: 0,
+            rollouts: [0; 2],
             failures: Failures::default(),
             repeats: Repeats::default(),
             metrics,
@@ -220,7 +224,9 @@ impl Running {
 
     fn run(mut self) -> Result<()> {
         loop {
-            let due = self.leader.poll_deadline().map_or(TURN, |at| at.since(clock()));
+            let now = clock();
+            let next = self.leader.poll_deadline(now);
+            let due = next.map_or(TURN, |at| at.since(now));
             self.driver.turn(due.min(LOOK_EVERY))?;
             self.take_events();
             while let Some(told) = self.seat.poll() {
@@ -230,7 +236,8 @@ impl Running {
                 self.on_ask(ask);
             }
             let now = clock();
-            if self.leader.poll_deadline().is_some_and(|at| at <= now) {
+            self.leader.set_wall_clock(crate::serve::wall_clock().unix_micros / 1_000_000);
+            if next.is_some_and(|at| at <= now) {
                 self.leader.handle_timeout(now);
             }
             self.look(now);
@@ -296,14 +303,14 @@ impl Running {
                 LeaderAction::Follow(leader) => self.follow(&leader, now),
                 LeaderAction::Adrift => self.driver.node().set_upstreams(Vec::new(), true, now),
                 LeaderAction::Publish(published) => {
-                    let Version { epoch, revision: version } = published.document.version;
+                    let Version { epoch, revision: version } = published.stamp();
                     let stamp = Stamp { epoch, version };
                     let body = published.encode();
                     if let Err(fault) = self.driver.node().publish(TOPIC, stamp, body) {
                         tracing::error!(
                             "document {} is not published: {fault}; nodes of the bus have a later \
                              one: the coordinator went back, as after a restored backup",
-                            published.document.version
+                            published.stamp()
                         );
                     }
                 }
@@ -322,6 +329,10 @@ impl Running {
     }
 
     fn log(&mut self, said: &Note) {
+        if let Note::RolloutEnded(_, outcome, ..) = said {
+            let [went_on, went_back] = &mut self.rollouts;
+            *(if *outcome == Outcome::WentOn { went_on } else { went_back }) += 1;
+        }
         let what = said.to_string();
         if matches!(said, Note::Fault(_)) && !self.repeats.is_news("coordinator", &what, clock()) {
             return;
@@ -406,7 +417,7 @@ impl Running {
         match question {
             Question::Metrics => {
                 let view = self.leader.view(clock());
-                let fleet = show::figures(&view, self.elections, self.faults);
+                let fleet = show::figures(&view, (self.elections, self.faults), self.rollouts);
                 let bus = figures(self.driver.node(), &self.failures);
                 let _ = tell.try_send(admin::Answer::Metrics(Box::new(bus), Box::new(fleet)));
             }
@@ -418,14 +429,29 @@ impl Running {
                 let documents = self.leader.documents();
                 let _ = tell.try_send(admin::Answer::Documents(documents));
             }
+            Question::Rollout => {
+                let view = self.leader.view(clock()).rollout;
+                let status = view.map(|view| Box::new(show::rollout(&view)));
+                let _ = tell.try_send(admin::Answer::Rollout(status));
+            }
             Question::Apply(mut order, outcome) => {
-                self.next_order += 1;
-                order.id = OrderId(self.next_order);
-                self.orders.insert(order.id, outcome);
+                order.id = self.number(outcome);
                 self.leader.apply(order, clock());
+            }
+            Question::Steer(mut order, outcome) => {
+                order.id = self.number(outcome);
+                self.leader.steer(order, clock());
             }
         }
         self.carry_out();
+    }
+
+    /// Numbers an order, whose outcome goes there.
+    fn number(&mut self, outcome: Tell) -> OrderId {
+        self.next_order += 1;
+        let id = OrderId(self.next_order);
+        self.orders.insert(id, outcome);
+        id
     }
 
     /// Reads the certificate files again. New connections use what is in them.

@@ -1,7 +1,9 @@
 //! The fleet, in the form of the admin API and of metrics.
 
-use keyway_control::{FleetStatus, LeaderStatus, MemberState, MemberStatus};
-use keyway_fleet::{FleetView, MemberView};
+use keyway_control::{
+    FleetStatus, LeaderStatus, MemberState, MemberStatus, RolloutPhase, RolloutStatus, TallyStatus,
+};
+use keyway_fleet::{FleetView, MemberView, Outcome, RolloutState, RolloutView, Tally};
 use keyway_metrics::FleetFigures;
 
 /// Returns the fleet for the API.
@@ -19,6 +21,7 @@ pub fn status(view: &FleetView) -> FleetStatus {
         }),
         revision: view.revision,
         published: view.published.map(|version| version.to_string()),
+        rollout: view.rollout.as_ref().filter(|it| it.is_active).map(|it| it.rollout.revision),
         fault: view.fault.clone(),
         members: view.members.iter().map(|member| member_status(member, leads)).collect(),
     }
@@ -44,6 +47,7 @@ fn member_status(member: &MemberView, leads: bool) -> MemberStatus {
         version: member.about.version.clone(),
         listeners: member.about.listeners.clone(),
         pools: member.about.pools.clone(),
+        in_share: member.is_in_share,
         saved: member.saved.map(|version| version.to_string()),
         running: member.running.map(|version| version.to_string()),
         refused: member.refused.as_ref().map(|one| format!("{}: {}", one.version, one.why)),
@@ -52,8 +56,48 @@ fn member_status(member: &MemberView, leads: bool) -> MemberStatus {
     }
 }
 
+/// Returns a rollout for the API.
+pub fn rollout(view: &RolloutView) -> RolloutStatus {
+    let rollout = &view.rollout;
+    let (phase, end) = match &rollout.state {
+        RolloutState::Ended { outcome: Outcome::WentOn, end, .. } => {
+            (RolloutPhase::WentOn, Some(*end))
+        }
+        RolloutState::Ended { outcome: Outcome::WentBack, end, .. } => {
+            (RolloutPhase::WentBack, Some(*end))
+        }
+        _ if !view.is_active => (RolloutPhase::Superseded, None),
+        RolloutState::Paused => (RolloutPhase::Paused, None),
+        RolloutState::Watching => (RolloutPhase::Watching, None),
+    };
+    RolloutStatus {
+        revision: rollout.revision,
+        base: rollout.base,
+        phase,
+        percent: rollout.percent,
+        chosen: rollout.chosen,
+        started_unix_seconds: rollout.at,
+        by: rollout.by.clone(),
+        watch_seconds: rollout.watch_seconds,
+        watched_seconds: view.watched_for.map(|time| time.as_secs()),
+        end,
+        says: view.says.clone(),
+        share: tally(&view.share),
+        rest: tally(&view.rest),
+    }
+}
+
+fn tally(tally: &Tally) -> TallyStatus {
+    let Tally { members, serving, requests, errors, p99_micros } = *tally;
+    TallyStatus { members, serving, requests, errors, p99_ms: p99_micros / 1000.0 }
+}
+
 /// Returns the figures for metrics.
-pub fn figures(view: &FleetView, elections: u64, coordinator_faults: u64) -> FleetFigures {
+pub fn figures(
+    view: &FleetView,
+    (elections, coordinator_faults): (u64, u64),
+    rollouts_ended: [u64; 2],
+) -> FleetFigures {
     let leads = view.leader.as_ref().is_some_and(|leader| leader.is_me);
     let count = |wanted: MemberState| {
         view.members.iter().filter(|member| state(member, leads) == wanted).count() as u64
@@ -65,5 +109,7 @@ pub fn figures(view: &FleetView, elections: u64, coordinator_faults: u64) -> Fle
         members: MemberState::ALL.iter().map(|(state, name)| (*name, count(*state))).collect(),
         elections,
         coordinator_faults,
+        rolling_out: u64::from(view.rollout.as_ref().is_some_and(|rollout| rollout.is_active)),
+        rollouts_ended,
     }
 }

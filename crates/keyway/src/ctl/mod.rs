@@ -190,12 +190,75 @@ enum What {
         /// Print what would change and the current revision, and store nothing.
         #[arg(long)]
         dry_run: bool,
+        #[command(flatten)]
+        rollout: RolloutOf,
+    },
+    /// Of a control node: the differences between two documents, each a revision or a file. Without
+    /// TO it is the latest one. Without both they are the latest two.
+    Diff {
+        #[arg(value_name = "FROM")]
+        from: Option<fleet::Side>,
+        #[arg(value_name = "TO")]
+        to: Option<fleet::Side>,
+    },
+    /// Of a control node: the documents that are kept, the latest first, each with what it changed.
+    History,
+    /// Have the control node that leads store the document of an earlier revision again.
+    Rollback {
+        /// The revision.
+        revision: u64,
+        /// The revision that you have seen: refused if another one is current.
+        #[arg(long, value_name = "REVISION", required_unless_present = "dry_run")]
+        base: Option<u64>,
+        /// Print what would change and the current revision, and store nothing.
+        #[arg(long)]
+        dry_run: bool,
+        #[command(flatten)]
+        rollout: RolloutOf,
+    },
+    /// Of a control node: the rollout that is going on, or what it is to do.
+    Rollout {
+        #[arg(value_enum, default_value = "status")]
+        action: RolloutWord,
     },
     /// End the script or function that runs on the embedded store of a pool.
     KillScript {
         /// The pool.
         pool: String,
     },
+}
+
+/// The way in which members get a document.
+#[derive(Debug, Args)]
+struct RolloutOf {
+    /// Have a share of the members, such as 10%, serve by it first. It goes on to all, or back, by
+    /// their errors and p99: see `keyway ctl rollout`.
+    #[arg(long, value_name = "PERCENT", value_parser = fleet::share)]
+    share: Option<u8>,
+    /// How long these are watched, such as 90s, 5m or 1h; 2m without it.
+    #[arg(long, value_name = "TIME", value_parser = fleet::watch, requires = "share")]
+    watch: Option<std::time::Duration>,
+}
+
+impl RolloutOf {
+    fn storing(&self, base: Option<u64>, dry_run: bool) -> fleet::Storing {
+        fleet::Storing { base, dry_run, share: self.share, watch: self.watch }
+    }
+}
+
+/// What is asked of a rollout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum RolloutWord {
+    /// Print it, and change nothing.
+    Status,
+    /// Decide nothing until it is resumed.
+    Pause,
+    /// Watch anew.
+    Resume,
+    /// Go back now.
+    Abort,
+    /// Go on to all members now.
+    Finish,
 }
 
 #[derive(Debug, Args)]
@@ -228,10 +291,12 @@ pub fn run(ctl: &Ctl) -> Result<ExitCode> {
         return Ok(upgrade::run(ctl, &client));
     }
     let (method, path, body) = match &ctl.what {
-        What::Apply { file, base, dry_run } => match fleet::order(file, *base, *dry_run) {
-            Ok(body) => ("POST", "/v1/fleet/document".to_owned(), Some(body)),
-            Err(what) => return Ok(fail(&what, 2)),
-        },
+        What::Apply { file, base, dry_run, rollout } => {
+            match rollout.storing(*base, *dry_run).of_file(file) {
+                Ok(body) => ("POST", "/v1/fleet/document".to_owned(), Some(body)),
+                Err(what) => return Ok(fail(&what, 2)),
+            }
+        }
         what => request(what),
     };
     match client.ask(method, &path, body.as_ref()) {
@@ -279,7 +344,16 @@ fn request(what: &What) -> (&'static str, String, Option<Value>) {
             ("PUT", "/v1/log-level".to_owned(), Some(json!({"level": level})))
         }
         What::Fleet => get("/v1/fleet"),
-        What::Documents { .. } => get("/v1/fleet/documents"),
+        What::Documents { .. } | What::Diff { .. } | What::History => get("/v1/fleet/documents"),
+        What::Rollback { revision, base, dry_run, rollout } => {
+            let order = rollout.storing(*base, *dry_run).of_revision(*revision);
+            post("/v1/fleet/document", Some(order))
+        }
+        What::Rollout { action: RolloutWord::Status } => get("/v1/fleet/rollout"),
+        What::Rollout { action } => {
+            let action = format!("{action:?}").to_lowercase();
+            post("/v1/fleet/rollout", Some(json!({"action": action})))
+        }
         What::Apply { .. } => post("/v1/fleet/document", None),
         What::Reload => post("/v1/reload", None),
         What::Upgrade => post("/v1/upgrade", None),
@@ -313,7 +387,10 @@ fn tell(ctl: &Ctl, answer: &Answer) -> ExitCode {
     let printed = if ctl.json {
         print(&answer.text)
     } else if is_done || is_health {
-        print(&shown(&ctl.what, &answer.body))
+        match shown(&ctl.what, &answer.body) {
+            Ok(text) => print(&text),
+            Err(what) => Err(fail(&what, REFUSED)),
+        }
     } else {
         let detail = answer.body["detail"].as_str();
         let words = answer.about_token.or(detail).unwrap_or_default();
@@ -339,8 +416,12 @@ fn tell(ctl: &Ctl, answer: &Answer) -> ExitCode {
     if is_done { ExitCode::SUCCESS } else { ExitCode::from(REFUSED) }
 }
 
-fn shown(what: &What, body: &Value) -> String {
-    match what {
+/// Returns the answer for people.
+///
+/// # Errors
+/// Returns what the answer lacks.
+fn shown(what: &What, body: &Value) -> Result<String, String> {
+    Ok(match what {
         What::Status => show::fields(body),
         What::Health => show::text(&body["status"]) + "\n",
         What::Ready => show::ready(body),
@@ -357,11 +438,16 @@ fn shown(what: &What, body: &Value) -> String {
         What::Config => show::config(body),
         What::LogLevel { .. } => show::text(&body["level"]) + "\n",
         What::Fleet => fleet::fleet(body),
-        What::Documents { revision } => fleet::documents(body, *revision),
-        What::Apply { .. } => fleet::applied(body),
+        What::Documents { revision } => fleet::documents(body, *revision)?,
+        What::Diff { from, to } => fleet::diff(body, from.as_ref(), to.as_ref())?,
+        What::History => fleet::history(body),
+        What::Apply { rollout, .. } | What::Rollback { rollout, .. } => {
+            fleet::applied(body, rollout.share.is_some())
+        }
+        What::Rollout { .. } => fleet::rollout(body),
         What::Reload => show::reloaded(body),
         What::Upgrade => upgrade::serves(body),
-    }
+    })
 }
 
 /// Prints to standard output. A reader that closed it is not an error; a full disk is.

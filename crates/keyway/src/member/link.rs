@@ -1,5 +1,6 @@
 //! The thread's loop: the bus, the machine, the file, and the orders to the main thread.
 
+use super::measure::Base;
 use super::{Joining, Ordered, SharedAbout, is_passing, state_file};
 use crate::bus::{Repeats, incarnation};
 use crate::reload::{Diff, Refusal, Wake};
@@ -8,7 +9,7 @@ use keyway_base::Time;
 use keyway_bus::{Event, NodeId, SendOptions, Settings, Stamp, Tokens};
 use keyway_channel::{Driver, DriverSettings, clock, here};
 use keyway_config::ControlConfig;
-use keyway_fleet::limits::{DOCUMENT_LEN_MAX, HEAD_LEN_MAX, REPORT_WITHIN};
+use keyway_fleet::limits::{PUBLISHED_LEN_MAX, REPORT_WITHIN};
 use keyway_fleet::{Document, Member, MemberAction, Published, TOPIC, Version};
 use keyway_tls::PeerTls;
 use rustix::fd::OwnedFd;
@@ -39,6 +40,10 @@ pub(super) struct Link {
     applied: (Sender<Outcome>, Receiver<Outcome>),
     /// The document that the main thread was told of, and when it is told again.
     applying: Option<(Document, Option<Time>)>,
+    /// The publication that came last: its stamp, and the version in it for this process.
+    latest: Option<(Stamp, Version)>,
+    measured: Base,
+    id: NodeId,
     /// The report whose acknowledgement is awaited.
     report: Option<u64>,
     upstream: Option<NodeId>,
@@ -52,7 +57,7 @@ fn settings(control: &ControlConfig, tokens: Tokens) -> Result<Settings> {
     settings.tokens = tokens;
     // A proxy takes documents and nothing else.
     settings.topics_max = 4;
-    settings.topics_len_max = 8 * (DOCUMENT_LEN_MAX + HEAD_LEN_MAX);
+    settings.topics_len_max = 8 * PUBLISHED_LEN_MAX;
     let faults = settings.faults();
     if !faults.is_empty() {
         bail!("[control]: {}", faults.join("; "));
@@ -93,7 +98,7 @@ impl Start {
         Ok(Start {
             settings: settings(control, joining.secret.tokens()?)?,
             tls: tls(control)?,
-            member: Member::new(&control.cluster, about.get(), saved, begun),
+            member: Member::new((&control.cluster, control.id), about.get(), saved, begun),
             about,
             state_file: control.state_file.clone(),
             main,
@@ -104,6 +109,7 @@ impl Start {
 impl Link {
     pub fn new(start: Start) -> std::io::Result<Link> {
         let Start { settings, tls, member, about, state_file, main } = start;
+        let id = settings.id;
         let driver = Driver::new(settings, DriverSettings { tls, ..DriverSettings::default() })?;
         Ok(Link {
             driver,
@@ -113,6 +119,9 @@ impl Link {
             main,
             applied: channel(),
             applying: None,
+            latest: None,
+            measured: Base::default(),
+            id,
             report: None,
             upstream: None,
             repeats: Repeats::default(),
@@ -210,6 +219,14 @@ impl Link {
         }
     }
 
+    /// Tells the bus that this process has applied its part of a publication, or refused it.
+    fn tell_applied(&mut self, version: Version, is_good: bool) {
+        let own = Stamp { epoch: version.epoch, version: version.revision };
+        let is_latest = |latest: &(Stamp, Version)| latest.1 == version;
+        let stamp = self.latest.filter(is_latest).map_or(own, |(stamp, _)| stamp);
+        self.driver.node().applied(TOPIC, stamp, is_good, clock());
+    }
+
     fn serves(&self) -> String {
         match self.member.running() {
             Some(version) => format!("this process serves by document {version}"),
@@ -240,10 +257,23 @@ impl Link {
             Ok(published) => published,
             Err(fault) => return tracing::error!("control: {fault}; {}", self.serves()),
         };
-        let version = published.document.version;
+        let version = published.document_for(self.id).version;
+        let newest = published.stamp();
+        let is_first = published.rollout.is_some() && version == newest;
+        let stamp = Stamp { epoch: newest.epoch, version: newest.revision };
         match self.member.handle_published(published, now) {
-            Ok(true) => tracing::info!("control: document {version} has come"),
-            Ok(false) => {}
+            Ok(is_new) => {
+                self.latest = Some((stamp, version));
+                let words = if is_first { ", before the others get it" } else { "" };
+                match is_new {
+                    true => tracing::info!("control: document {version} has come{words}"),
+                    // The members of a share alone have something to do.
+                    false if self.member.running() == Some(version) => {
+                        self.tell_applied(version, true);
+                    }
+                    false => {}
+                }
+            }
             Err(refusal) => tracing::error!("control: refused: {refusal}; {}", self.serves()),
         }
     }
@@ -302,8 +332,12 @@ impl Link {
                 }
                 MemberAction::Apply(document) => self.order(document),
                 MemberAction::Applied { version, is_good } => {
-                    let stamp = Stamp { epoch: version.epoch, version: version.revision };
-                    self.driver.node().applied(TOPIC, stamp, is_good, now);
+                    self.tell_applied(version, is_good);
+                }
+                MemberAction::Measure { rollout, revision } => {
+                    let counted = self.about.counted();
+                    let measured = self.measured.measure(counted.as_ref(), (rollout, revision));
+                    self.member.handle_measured(measured, now);
                 }
                 MemberAction::Report { to, body } => {
                     let options =

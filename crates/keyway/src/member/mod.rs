@@ -5,6 +5,7 @@
 //! applies documents as it applies reloads. Workers know of neither.
 
 mod link;
+mod measure;
 mod state_file;
 
 use crate::control_node::Staying;
@@ -13,7 +14,9 @@ use anyhow::{Context, Result};
 use keyway_bus::Tokens;
 use keyway_config::{Config, ConfigError, ControlConfig, read_token};
 use keyway_fleet::{About, Begun, Document, Saved};
+use keyway_metrics::Registry;
 use link::{Link, Start};
+use measure::Counted;
 use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -170,20 +173,28 @@ impl Joining {
 
 /// The facts about this process for the control plane; the main thread keeps it up to date.
 #[derive(Clone, Default)]
-pub struct SharedAbout(Arc<Mutex<About>>);
+pub struct SharedAbout(Arc<Mutex<(About, Option<Counted>)>>);
 
 impl SharedAbout {
-    /// Takes what a configuration says.
-    pub fn set(&self, config: &Config) {
-        *self.0.lock() = About {
+    /// Takes what a configuration says, and the counts of its pools.
+    pub fn set(&self, config: &Config, registry: &Arc<Registry>) {
+        let pools = config.control.as_ref().map(|control| control.pools.clone());
+        let registry = Arc::clone(registry);
+        let counted = Counted { registry, pools: pools.unwrap_or_default() };
+        let about = About {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             listeners: config.listeners.iter().map(|one| one.bind.to_string()).collect(),
             pools: config.pools.iter().map(|pool| pool.name.clone()).collect(),
         };
+        *self.0.lock() = (about, Some(counted));
     }
 
     fn get(&self) -> About {
-        self.0.lock().clone()
+        self.0.lock().0.clone()
+    }
+
+    fn counted(&self) -> Option<Counted> {
+        self.0.lock().1.clone()
     }
 }
 
@@ -228,12 +239,12 @@ impl Membership {
     /// Returns what is wrong with the token or the certificates, or that there is no thread.
     pub fn start(
         (joining, main): (Option<&Joining>, Sender<Wake>),
-        config: &Config,
+        (config, registry): (&Config, &Arc<Registry>),
     ) -> Result<Option<Membership>> {
         let Some(joining) = joining else { return Ok(None) };
         joining.said.iter().for_each(|line| tracing::info!("control: {line}"));
         let about = SharedAbout::default();
-        about.set(config);
+        about.set(config, registry);
         let is_over = Arc::new(AtomicBool::new(false));
         let over = Arc::clone(&is_over);
         let start = Start::new(joining, main, about.clone())?;

@@ -157,6 +157,8 @@ impl Live {
             // The files that the configuration names were read too.
             let rereads = certificates::replace(&self.config, &self.file, &new);
             let generation = plan.generation;
+            // Another version of a document may say the same.
+            process.set_config(&new);
             return Ok(Diff { generation, changes, rereads, warnings });
         }
         let opened = self.open(&merged)?;
@@ -205,10 +207,10 @@ impl Live {
         }
         self.remove_ended_sockets(&merged);
         self.registrations.follow(&new);
+        self.about.set(&new, &version.registry);
         self.version = version;
         self.addresses = addresses;
         self.config = merged.config;
-        self.about.set(&new);
         self.file = new;
         Ok(Diff { generation: merged.generation, changes, rereads, warnings })
     }

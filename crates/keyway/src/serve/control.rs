@@ -7,6 +7,7 @@ use crate::reload::Wake;
 use anyhow::Result;
 use keyway_config::Config;
 use keyway_control::AdminHandle;
+use keyway_metrics::Registry;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
@@ -40,10 +41,14 @@ impl<'j> Prepared<'j> {
     ///
     /// # Errors
     /// Returns what is wrong with an address, the token or the certificates.
-    pub(super) fn start(self, config: &Config, admin: Option<&AdminHandle>) -> Result<Control> {
+    pub(super) fn start(
+        self,
+        serving: (&Config, &Arc<Registry>),
+        admin: Option<&AdminHandle>,
+    ) -> Result<Control> {
         let begun = self.staying.map(|it| it.start(admin_address(admin), self.is_upgrade));
         let inside = begun.transpose()?;
-        let membership = Membership::start((self.joining, self.wake), config)?;
+        let membership = Membership::start((self.joining, self.wake), serving)?;
         Ok(Control { membership, inside })
     }
 }

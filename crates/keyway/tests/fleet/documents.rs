@@ -1,13 +1,13 @@
 //! Documents that are wrong, out of date, or wrong for one proxy.
 
-use crate::stage::{Fleet, KEYWAY, SOON};
+use crate::stage::{Coordinator, Fleet, KEYWAY, SOON};
 use keyway_testkit::{CheckedLoad, LoadShape, run_keyway, wait_until, watchdog};
 use std::time::Duration;
 
 #[test]
 fn a_document_that_cannot_be_applied_changes_nothing_and_is_told() {
     let _watchdog = watchdog(Duration::from_secs(120), "documents");
-    let mut fleet = Fleet::start(None);
+    let mut fleet = Fleet::start(Coordinator::Files);
     fleet.wait_current(&[0, 1, 2], 0);
     let load = CheckedLoad::start(fleet.proxies[0].client, LoadShape::default());
     refused_by_control(&fleet);

@@ -7,7 +7,9 @@
 #![allow(clippy::disallowed_methods, reason = "how long a take-over takes is what is tested")]
 
 mod documents;
+mod example;
 mod inside;
 mod registry;
+mod rollouts;
 mod scenario;
 mod stage;

@@ -1,7 +1,10 @@
 //! Control nodes are killed, stopped and started again, and proxies are as well.
 
-use crate::stage::{Fleet, SOON};
-use keyway_testkit::{CheckedLoad, EtcdCluster, LoadShape, has_etcd, wait_until, watchdog};
+use crate::stage::{Coordinator, Fleet, SOON};
+use keyway_testkit::{
+    CheckedLoad, EtcdCluster, LoadShape, ZooKeeperEnsemble, has_etcd, has_zookeeper, wait_until,
+    watchdog,
+};
 use std::time::{Duration, Instant};
 
 /// Longest time in which nobody leads after a leader was killed.
@@ -14,7 +17,7 @@ const HAND_OVER: Duration = Duration::from_secs(2);
 #[test]
 fn a_fleet_over_files_lives_through_everything() {
     let _watchdog = watchdog(Duration::from_secs(120), "the fleet over files");
-    live_through_everything(Fleet::start(None));
+    live_through_everything(Fleet::start(Coordinator::Files));
 }
 
 #[test]
@@ -23,7 +26,42 @@ fn a_fleet_over_etcd_lives_through_everything() {
         return;
     }
     let _watchdog = watchdog(Duration::from_secs(120), "the fleet over etcd");
-    live_through_everything(Fleet::start(Some(EtcdCluster::start(1))));
+    live_through_everything(Fleet::start(Coordinator::Etcd(EtcdCluster::start(1))));
+}
+
+#[test]
+fn a_fleet_over_zookeeper_lives_through_everything() {
+    if !has_zookeeper("the fleet over ZooKeeper") {
+        return;
+    }
+    let _watchdog = watchdog(Duration::from_secs(180), "the fleet over ZooKeeper");
+    let zookeeper = Coordinator::ZooKeeper(ZooKeeperEnsemble::start(1));
+    live_through_everything(Fleet::start(zookeeper));
+}
+
+#[test]
+fn a_fleet_with_certificates_lives_through_everything() {
+    let _watchdog = watchdog(Duration::from_secs(120), "the fleet with certificates");
+    live_through_everything(Fleet::start_with_certificates());
+}
+
+/// A proxy whose certificate is of another authority gets no document, and serves by its file.
+#[test]
+fn a_proxy_with_a_strange_certificate_is_not_let_in() {
+    let _watchdog = watchdog(Duration::from_secs(120), "a strange certificate");
+    let mut fleet = Fleet::start_with_certificates();
+    fleet.wait_current(&[0, 1, 2], 0);
+    fleet.proxies[2].stop();
+    fleet.give_strange_certificate(2);
+    fleet.proxies[2].start(&fleet.directory);
+    fleet.store(&fleet.document("5s", ""), 0);
+    fleet.wait_current(&[0, 1], 1);
+    wait_until("it is told", SOON, || fleet.proxies[2].log().contains("cannot be reached"));
+    assert!(fleet.proxies[2].config().contains("timeout = \"4s\""));
+    assert_eq!(fleet.state(2).as_deref(), Some("silent"));
+    let load = CheckedLoad::start(fleet.proxies[2].client, LoadShape::default());
+    load.wait_replies(50);
+    load.stop().assert_clean();
 }
 
 fn loads(fleet: &Fleet) -> Vec<CheckedLoad> {
@@ -37,11 +75,14 @@ fn loads(fleet: &Fleet) -> Vec<CheckedLoad> {
 
 fn live_through_everything(mut fleet: Fleet) {
     fleet.wait_current(&[0, 1, 2], 0);
+    let owner = |words: &str| assert!(fleet.proxies[0].config().contains(words), "{words}");
+    owner("The pool is from the file, until a document of control has it.");
     let loads = loads(&fleet);
     let applied = fleet.apply(&fleet.document("5s", ""), 0).expect_success("keyway ctl");
     assert!(applied.stdout.contains("main"), "{}", applied.text);
     fleet.wait_current(&[0, 1, 2], 1);
     assert!(fleet.proxies[0].config().contains("timeout = \"5s\""));
+    owner("The pool is from document ");
 
     killed_leader(&mut fleet);
     stopped_leader(&mut fleet);
@@ -103,12 +144,11 @@ fn paused_proxy(fleet: &Fleet) {
 
 /// The coordinator is killed and comes back: nobody leads meanwhile, and all goes on.
 fn coordinator_away(fleet: &mut Fleet) {
-    let Some(etcd) = fleet.etcd() else { return };
-    etcd.kill(0);
-    wait_until("nobody leads", SOON, || !fleet.controls.iter().any(|one| one.leads()));
-    if let Some(etcd) = fleet.etcd() {
-        etcd.restart(0);
+    if !fleet.coordinator.kill() {
+        return;
     }
+    wait_until("nobody leads", SOON, || !fleet.controls.iter().any(|one| one.leads()));
+    fleet.coordinator.restart();
     fleet.wait_current(&[0, 1, 2], 3);
 }
 

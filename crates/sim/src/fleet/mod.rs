@@ -6,6 +6,7 @@
 
 mod engine;
 mod people;
+mod rollouts;
 mod world;
 
 use std::fmt;
@@ -27,15 +28,23 @@ pub struct FleetReport {
     pub rivals: u64,
     /// Times that the coordinator was restored from a backup.
     pub restores: u64,
+    /// Rollouts that have begun.
+    pub rollouts: u64,
+    /// Those that went on to all members.
+    pub went_on: u64,
+    /// Those that went back.
+    pub went_back: u64,
 }
 
 impl fmt::Display for FleetReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let FleetReport { elections, documents, unknown, refusals, kills, rivals, restores } = self;
+        let FleetReport { elections, documents, unknown, refusals, kills, rivals, .. } = self;
+        let FleetReport { restores, rollouts, went_on, went_back, .. } = self;
         write!(
             f,
             "{elections} elections, {documents} documents, {unknown} unknown, {refusals} refusals, \
-             {kills} kills, {rivals} rivals, {restores} restored backups"
+             {kills} kills, {rivals} rivals, {restores} restored backups, {rollouts} rollouts, \
+             {went_on} went on, {went_back} went back"
         )
     }
 }
@@ -49,6 +58,9 @@ impl FleetReport {
         self.kills += other.kills;
         self.rivals += other.rivals;
         self.restores += other.restores;
+        self.rollouts += other.rollouts;
+        self.went_on += other.went_on;
+        self.went_back += other.went_back;
     }
 }
 

@@ -5,8 +5,8 @@ use crate::random::Random;
 use keyway_base::Time;
 use keyway_bus::NodeId;
 use keyway_fleet::{
-    About, Begun, Document, Identity, Leader, Member, MemberAction, Published, Saved, Ticket,
-    Version, Write,
+    About, Begun, Document, Identity, Leader, Measured, Member, MemberAction, Published, Saved,
+    Ticket, Version, Write,
 };
 use std::collections::VecDeque;
 
@@ -130,11 +130,13 @@ pub(super) struct Proxy {
     pub pending: VecDeque<MemberAction>,
     /// The version of the topic that its node of the bus has: such nodes take later ones only.
     pub topic: Option<(u64, u64)>,
+    /// The requests of the rollout that goes on.
+    measured: Measured,
     pub hangs_until: Time,
 }
 
 impl Proxy {
-    pub fn start(disk: Option<Vec<u8>>) -> Proxy {
+    pub fn start(nth: usize, disk: Option<Vec<u8>>) -> Proxy {
         let saved = disk.as_deref().and_then(|bytes| Saved::decode(bytes).ok());
         let choices = saved.iter().flat_map(|saved| [Some(&saved.newest), saved.good.as_ref()]);
         let running = choices.flatten().find(|one| is_good(one)).cloned();
@@ -143,9 +145,25 @@ impl Proxy {
         let begun =
             Begun { running: version, refused: is_refused.then(|| "not usable".to_owned()) };
         let newest = saved.as_ref().map(|saved| saved.newest.version);
-        let member = Member::new(CLUSTER, About::default(), saved, begun);
+        let member = Member::new((CLUSTER, member_id(nth)), About::default(), saved, begun);
         let (pending, hangs_until) = (VecDeque::new(), Time(0));
-        Proxy { member, disk, saved: newest, running, pending, topic: None, hangs_until }
+        let (topic, measured) = (None, Measured::default());
+        Proxy { member, disk, saved: newest, running, pending, topic, measured, hangs_until }
+    }
+
+    /// Counts requests for a rollout: some more than at the count before. All of them fail while
+    /// the member serves by a sick document.
+    pub fn measure(&mut self, rollout: u64, revision: u64, random: &mut Random, now: Time) {
+        if (self.measured.rollout, self.measured.revision) != (rollout, revision) {
+            self.measured = Measured { rollout, revision, ..Measured::default() };
+        } else {
+            let more = random.between(0, 80);
+            self.measured.requests += more;
+            self.measured.p99_micros = 900;
+            let text = self.running.as_ref().map_or("", |one| &one.text);
+            self.measured.errors += if is_sick(text) { more } else { 0 };
+        }
+        self.member.handle_measured(self.measured, now);
     }
 
     /// Finishes what the machine has ordered of the disk or of the process.
@@ -174,4 +192,9 @@ impl Proxy {
 /// Returns whether a member can apply a document.
 pub(super) fn is_good(document: &Document) -> bool {
     !document.text.starts_with("# bad")
+}
+
+/// Returns whether requests fail at members that serve by a document.
+pub(super) fn is_sick(text: &str) -> bool {
+    text.starts_with("# sick")
 }

@@ -3,11 +3,13 @@
 use super::FleetReport;
 use super::engine::Engine;
 use super::people::{Control, Proxy, Sent, control_id, member_id};
+use super::rollouts::Rollouts;
 use crate::random::Random;
 use keyway_base::Time;
 use keyway_bus::NodeId;
 use keyway_fleet::{
-    Apply, ApplyFault, LeaderAction, MemberAction, OrderId, Published, Version, Written,
+    Apply, ApplyFault, LeaderAction, MemberAction, OrderId, Published, RolloutOrder, Steer,
+    Steering, Version, Written,
 };
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -47,13 +49,14 @@ pub(super) struct World {
     controls: Vec<Option<Control>>,
     proxies: Vec<Proxy>,
     messages: Vec<Message>,
-    /// Orders that wait: the control node that was asked, and the text.
-    orders: BTreeMap<OrderId, (usize, String)>,
+    /// Orders that wait: the control node that was asked, and the text that all are to get.
+    orders: BTreeMap<OrderId, (usize, Option<String>)>,
     stored: BTreeMap<u64, String>,
     published: BTreeMap<(u64, u64), String>,
     /// The session that had each epoch.
     leaders: BTreeMap<u64, u64>,
     saved: Vec<Option<Version>>,
+    rollouts: Rollouts,
     went_back: bool,
     may_go_back: bool,
     is_peace: bool,
@@ -74,13 +77,14 @@ impl World {
             engine: Engine::default(),
             backups: Vec::new(),
             controls: (0..controls as usize).map(|nth| Some(Control::new(nth))).collect(),
-            proxies: (0..members).map(|_| Proxy::start(None)).collect(),
+            proxies: (0..members).map(|nth| Proxy::start(nth as usize, None)).collect(),
             messages: Vec::new(),
             orders: BTreeMap::new(),
             stored: BTreeMap::new(),
             published: BTreeMap::new(),
             leaders: BTreeMap::new(),
             saved: vec![None; members as usize],
+            rollouts: Rollouts::default(),
             went_back: false,
             may_go_back,
             is_peace: false,
@@ -144,12 +148,13 @@ impl World {
     fn step(&mut self) -> Result<(), String> {
         match self.random.below(100) {
             0..25 => self.speak(),
-            25..40 => self.execute(),
+            25..40 => self.execute()?,
             40..60 => self.deliver(),
             60..75 => self.work(),
             75..88 => self.sync(),
             88..95 => self.pass_time(),
-            95..98 => self.order(),
+            95..97 => self.order(),
+            97 => self.steer(),
             _ if self.is_peace => self.pass_time(),
             _ => self.harm(),
         }
@@ -172,10 +177,10 @@ impl World {
     }
 
     /// A transaction arrives at the coordinator, or not, and its answer at the node, or not.
-    fn execute(&mut self) {
+    fn execute(&mut self) -> Result<(), String> {
         let nth = self.random.index(self.controls.len());
-        let Some(control) = &mut self.controls[nth] else { return };
-        let Some(Sent { ticket, write, session }) = control.sent.take() else { return };
+        let Some(control) = &mut self.controls[nth] else { return Ok(()) };
+        let Some(Sent { ticket, write, session }) = control.sent.take() else { return Ok(()) };
         let fails = !self.is_peace && (control.cut_until > self.now || self.random.percent(8));
         let written = match (fails, self.random.percent(50)) {
             (true, true) => Written::Failed("cut off".to_owned()),
@@ -193,6 +198,11 @@ impl World {
         self.tell(|| format!("control {nth}: {written:?}"));
         if let Some(control) = &mut self.controls[nth] {
             control.leader.handle_written(ticket, written, self.now);
+        }
+        match self.rollouts.look(&self.engine, &mut self.report) {
+            Err(_) if self.went_back => Ok(()),
+            Err(law) => Err(self.broken(law)),
+            Ok(()) => Ok(()),
         }
     }
 
@@ -232,7 +242,7 @@ impl World {
     }
 
     fn push(&mut self, to: usize, published: Published) {
-        let version = published.document.version;
+        let version = published.stamp();
         let topic = &mut self.proxies[to].topic;
         *topic = (*topic).max(Some((version.epoch, version.revision)));
         let outcome = self.proxies[to].member.handle_published(published, self.now);
@@ -256,7 +266,7 @@ impl World {
         let is_anyway = self.random.percent(10);
         let Some(control) = &mut self.controls[nth] else { return };
         let Some(published) = control.topic.clone() else { return };
-        let version = published.document.version;
+        let version = published.stamp();
         let stamp = (version.epoch, version.revision);
         let known = self.proxies[to].topic;
         if let Some((epoch, revision)) = known.filter(|known| *known > stamp) {
@@ -297,20 +307,54 @@ impl World {
     fn order_of(&mut self, nth: usize, base: u64) {
         self.next_order += 1;
         let id = OrderId(self.next_order);
-        let kind = if !self.is_peace && self.random.percent(15) { "bad" } else { "good" };
+        let kind = match self.random.below(100) {
+            0..15 if !self.is_peace => "bad",
+            15..40 if !self.is_peace => "sick",
+            _ => "good",
+        };
+        let is_rollout = !self.is_peace && self.random.percent(50);
+        let (percent, seconds) = (self.random.between(1, 99) as u8, self.random.between(1, 5));
+        let watch = Duration::from_secs(seconds);
+        let rollout = is_rollout.then_some(RolloutOrder { percent, watch });
         let text = format!("# {kind} {}", self.next_order);
-        self.orders.insert(id, (nth, text.clone()));
-        let order = Apply { id, base, text: text.into(), at: 0, by: String::new() };
+        self.orders.insert(id, (nth, (!is_rollout).then(|| text.clone())));
+        let order = Apply { id, base, text: text.into(), at: 0, by: String::new(), rollout };
         if let Some(control) = &mut self.controls[nth] {
             control.leader.apply(order, self.now);
         }
     }
 
+    /// An operator has the rollout do something. In peace operators resume what is paused.
+    fn steer(&mut self) {
+        let Some(nth) = self.living() else { return };
+        let what = match self.random.below(10) {
+            _ if self.is_peace => Steering::Resume,
+            0..4 => Steering::Pause,
+            4..8 => Steering::Resume,
+            8 => Steering::Abort,
+            _ => Steering::Finish,
+        };
+        self.steer_of(nth, what);
+    }
+
+    fn steer_of(&mut self, nth: usize, what: Steering) {
+        self.next_order += 1;
+        let id = OrderId(self.next_order);
+        let order = Steer { id, what, at: 0, by: "sim".to_owned() };
+        let Some(control) = &mut self.controls[nth] else { return };
+        self.orders.insert(id, (nth, None));
+        control.leader.steer(order, self.now);
+    }
+
+    /// An operator has the leader go on after a restored backup.
     fn order_by_leader(&mut self) {
         let leads = |one: &Option<Control>| one.as_ref().is_some_and(|one| one.leader.leads());
-        if let Some(nth) = self.controls.iter().position(leads) {
-            let base = self.controls[nth].as_ref().map_or(0, |one| one.leader.revision());
-            self.order_of(nth, base);
+        let Some(nth) = self.controls.iter().position(leads) else { return };
+        let Some(control) = &self.controls[nth] else { return };
+        let view = control.leader.view(self.now);
+        match view.rollout.is_some_and(|rollout| rollout.is_active) {
+            true => self.steer_of(nth, Steering::Abort),
+            false => self.order_of(nth, view.revision),
         }
     }
 
@@ -348,11 +392,17 @@ impl World {
                 let nth = self.random.index(self.proxies.len());
                 self.tell(|| format!("member {nth} is killed"));
                 let disk = self.proxies[nth].disk.take();
-                self.proxies[nth] = Proxy::start(disk);
+                self.proxies[nth] = Proxy::start(nth, disk);
             }
             10 => {
                 let nth = self.random.index(self.proxies.len());
                 self.proxies[nth].hangs_until = long;
+                // The bus notices, or not.
+                if self.random.percent(50) {
+                    for control in self.controls.iter_mut().flatten() {
+                        control.leader.handle_left(member_id(nth), self.now);
+                    }
+                }
             }
             _ if self.may_go_back => self.back_up_or_restore(),
             _ => {}
@@ -393,6 +443,9 @@ impl World {
                         self.messages.push(Message::Report { from, to, body, is_awaited: false });
                     }
                     MemberAction::Applied { .. } => {}
+                    MemberAction::Measure { rollout, revision } => {
+                        self.proxies[nth].measure(rollout, revision, &mut self.random, self.now);
+                    }
                     other => self.proxies[nth].pending.push_back(other),
                 }
             }
@@ -435,6 +488,8 @@ impl World {
     }
 
     fn note_published(&mut self, nth: usize, published: Published) -> Result<(), String> {
+        self.rollouts.note_published(&published);
+        let stamp = published.stamp();
         let version = published.document.version;
         let text = published.document.text.to_string();
         let known = self.published.insert((version.epoch, version.revision), text.clone());
@@ -451,8 +506,8 @@ impl World {
         if let Some(control) = &mut self.controls[nth] {
             // As the bus does, which refuses an older version than its own.
             let is_later = control.topic.as_ref().is_none_or(|topic| {
-                let topic = topic.document.version;
-                (topic.epoch, topic.revision) < (version.epoch, version.revision)
+                let topic = topic.stamp();
+                (topic.epoch, topic.revision) < (stamp.epoch, stamp.revision)
             });
             if is_later {
                 control.topic = Some(published);
@@ -472,6 +527,7 @@ impl World {
         match outcome {
             Ok(version) => {
                 self.report.documents += 1;
+                let Some(text) = text else { return Ok(()) };
                 let known = self.stored.insert(version.revision, text);
                 if known.is_some() && !self.went_back {
                     let law = format!("revision {} is answered twice", version.revision);
@@ -486,6 +542,13 @@ impl World {
 
     fn check(&mut self) -> Result<(), String> {
         for nth in 0..self.proxies.len() {
+            let running = self.proxies[nth].running.as_ref();
+            if let Some(running) = running.filter(|_| !self.went_back)
+                && !self.rollouts.may_serve(member_id(nth), &running.text)
+            {
+                let law = format!("member {nth} serves by {} before the share", running.version);
+                return Err(self.broken(law));
+            }
             let saved = self.proxies[nth].saved;
             let before = std::mem::replace(&mut self.saved[nth], saved);
             if before.is_some_and(|before| !saved.is_some_and(|saved| saved.covers(before))) {
@@ -538,6 +601,9 @@ impl World {
             {
                 return Err(self.broken(format!("the leader does not know member {nth}: {told:?}")));
             }
+        }
+        if let Some(rollout) = view.rollout.filter(|rollout| rollout.is_active) {
+            return Err(self.broken(format!("a rollout never ends: {rollout:?}")));
         }
         match self.orders.len() {
             0 => Ok(()),
