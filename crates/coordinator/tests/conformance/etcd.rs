@@ -9,7 +9,7 @@ use keyway_testkit::certificates::{Authority, CertificateFiles};
 use keyway_testkit::{EtcdCluster, TcpGate, etcd_post as post, has_etcd};
 use keyway_tls::{ClientSettings, ClientTls, MinVersion, Trust};
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 fn compact(address: SocketAddr, revision: Revision) {

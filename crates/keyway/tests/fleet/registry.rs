@@ -9,7 +9,6 @@ use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -117,13 +116,13 @@ fn an_entry_in_etcd_is_there_as_long_as_somebody_listens() {
     drop(client);
 
     // An upgrade leaves no moment without the entry.
-    let is_over = Arc::new(AtomicBool::new(false));
+    let is_over = AtomicBool::new(false);
     let before = served.pid();
     std::thread::scope(|scope| {
-        let (is_over, cluster, key) = (Arc::clone(&is_over), &cluster, key("two"));
+        let (over, cluster, key) = (&is_over, &cluster, key("two"));
         let watching = scope.spawn(move || {
             let mut looks = 0u32;
-            while !is_over.load(Ordering::Relaxed) {
+            while !over.load(Ordering::Relaxed) {
                 assert!(cluster.value(&key).is_some(), "after {looks} looks");
                 looks += 1;
             }
