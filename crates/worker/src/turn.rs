@@ -187,6 +187,9 @@ impl<I: Io> Worker<I> {
         if !self.holds_links(ready) {
             self.flush_links();
         }
+        // A client that has its reply finds its request counted.
+        let plane = &mut self.core.plane;
+        plane.observe.served.count_calls(&plane.cells);
         self.flush_sessions();
         if self.core.plane.store.introduced.has_departing() {
             self.hand_over_replicas();

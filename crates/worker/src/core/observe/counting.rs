@@ -38,8 +38,8 @@ impl Plane {
         self.cells.pool(usize::from(pool)).requests(counted.class() as usize, counted.command())
     }
 
-    /// Counts a request that was accepted: at the end of the turn, or in front of whatever tells such
-    /// counts.
+    /// Counts a request that was accepted: before the turn sends replies, or in front of whatever
+    /// tells such counts.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "a few instructions, once per request")]
     pub(in crate::core) fn started(&mut self, pool: u16, counted: Counted) {

@@ -104,11 +104,14 @@ impl Served {
         }
     }
 
-    /// Counts the noted requests as accepted, in front of a reply that tells such counts.
-    pub(in crate::core) fn count_calls(&mut self, cells: &WorkerCells) {
+    /// Counts the noted requests as accepted: before their replies are sent, and in front of a reply
+    /// that tells such counts.
+    pub(crate) fn count_calls(&mut self, cells: &WorkerCells) {
         for tally in &mut self.tallies {
-            let calls = u64::from(std::mem::take(&mut tally.calls));
-            tally.cells(cells).calls(calls);
+            let calls = std::mem::take(&mut tally.calls);
+            if calls > 0 {
+                tally.cells(cells).calls(u64::from(calls));
+            }
         }
     }
 
@@ -122,22 +125,21 @@ impl Served {
         if std::mem::take(&mut self.is_timed) {
             return self.record_timed(cells, now());
         }
-        for tally in self.tallies.drain(..) {
-            tally.cells(cells).calls(u64::from(tally.calls));
-        }
+        self.count_calls(cells);
+        self.tallies.clear();
     }
 
     fn record_timed(&mut self, cells: &WorkerCells, now: Time) {
+        self.count_calls(cells);
         let served: u64 = self.tallies.iter().map(|tally| u64::from(tally.count)).sum();
         let share = (now - self.polled[0]).as_nanos() as u64 / served.max(1);
         let latencies = self.polled.map(|polled| Latency::between(polled, now));
         for tally in self.tallies.drain(..) {
-            let cells = tally.cells(cells);
             let count = u64::from(tally.count);
-            cells.calls(u64::from(tally.calls));
             if count == 0 {
                 continue;
             }
+            let cells = tally.cells(cells);
             cells.latencies(latencies[usize::from(tally.poll)], count);
             cells.worked(share * count);
         }

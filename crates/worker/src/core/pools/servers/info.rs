@@ -42,11 +42,11 @@ impl Plane {
     ) -> Step {
         query.is_cluster =
             self.plan.listeners[usize::from(incoming.session.listener)].cluster.is_some();
-        self.observe.served.count_calls(&self.cells);
         if self.in_use(incoming.session.pool).count() == 0 {
             let (plan, pool) = (Arc::clone(&self.plan), incoming.session.pool);
             let protocol = incoming.session.identity.protocol;
             self.served(incoming.session.pool, incoming.request.command.counted());
+            self.observe.served.count_calls(&self.cells);
             let mut join = Join::default();
             join.report = Some(Box::new((query, protocol)));
             self.answer(incoming.session, incoming.busy, |out| {
