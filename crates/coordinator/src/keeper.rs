@@ -9,8 +9,8 @@ use tokio::sync::oneshot;
 /// Pauses between tries to register: the first, and the longest. Each is twice the one before.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(10));
 
-/// Longest wait of a drop until the entry is deleted. The lease ends by itself otherwise.
-const END_WITHIN: Duration = Duration::from_secs(2);
+/// How long an entry is left to the process that replaces it.
+const LEFT_FOR: Duration = Duration::from_secs(5);
 
 /// What has become of an entry.
 #[derive(Clone, Debug)]
@@ -25,7 +25,7 @@ pub enum Kept {
     Ended,
 }
 
-/// What is to become of an entry whose owner ends.
+/// How an entry ends.
 #[derive(Clone, Copy, Debug)]
 enum End {
     Delete,
@@ -35,7 +35,7 @@ enum End {
 /// An entry that is kept in a registry by a thread. The thread registers again whenever the
 /// session is lost.
 ///
-/// Dropping it ends it, and waits up to two seconds for that.
+/// Dropping it ends it, and does not wait for that: see [`Keeper::wait`].
 #[derive(Debug)]
 pub struct Keeper {
     end: Option<oneshot::Sender<End>>,
@@ -71,15 +71,17 @@ impl Keeper {
         self.tell(End::Delete);
     }
 
-    /// Leaves the entry to another process, which replaces it: it stays for the rest of its lease
-    /// if that process does not.
+    /// Leaves the entry to another process, which replaces it. Some seconds later it is deleted if
+    /// that process has not.
     pub fn leave(&mut self) {
         self.tell(End::Leave);
     }
 
-    /// Returns whether the thread has ended.
-    pub fn is_over(&self) -> bool {
-        self.over.try_recv() == Err(mpsc::TryRecvError::Disconnected)
+    /// Waits until the thread has ended, for this long. Returns whether it has. The lease ends by
+    /// itself otherwise.
+    pub fn wait(&self, within: Duration) -> bool {
+        // The other side says nothing: it is dropped.
+        self.over.recv_timeout(within) == Err(mpsc::RecvTimeoutError::Disconnected)
     }
 
     fn tell(&mut self, how: End) {
@@ -87,14 +89,6 @@ impl Keeper {
             // The thread may have ended.
             let _ = end.send(how);
         }
-    }
-}
-
-impl Drop for Keeper {
-    fn drop(&mut self) {
-        self.end();
-        // The other side says nothing: it is dropped.
-        let _ = self.over.recv_timeout(END_WITHIN);
     }
 }
 
@@ -109,20 +103,21 @@ impl Entry {
     async fn keep(self, mut ended: oneshot::Receiver<End>, mut tell: impl FnMut(Kept)) {
         let mut pause = PAUSES.0;
         loop {
-            let registered = tokio::select! {
-                registered = self.registry.register(&self.name, &self.value, self.ttl) => registered,
-                _ = &mut ended => return,
-            };
-            match registered {
+            // A request that was sent may be executed, so this ends by itself, within the patience.
+            match self.registry.register(&self.name, &self.value, self.ttl).await {
                 Ok(session) => {
                     tell(Kept::Registered);
                     let how = tokio::select! {
-                        () = session.lost() => None,
+                        biased;
                         how = &mut ended => Some(how.unwrap_or(End::Delete)),
+                        () = session.lost() => None,
                     };
                     match how {
                         None => tell(Kept::Lost(session.last_fault())),
-                        Some(End::Leave) => return,
+                        Some(End::Leave) => {
+                            tokio::time::sleep(LEFT_FOR).await;
+                            return session.end().await;
+                        }
                         Some(End::Delete) => {
                             session.end().await;
                             return tell(Kept::Ended);

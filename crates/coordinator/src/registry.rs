@@ -1,9 +1,7 @@
 //! Entries for clients of other systems, which know nothing of revisions: the bytes stand under
 //! their name as they were given.
 
-use crate::{
-    Coordinator, Etcd, EtcdSettings, Fault, Key, Session, Txn, ZooKeeperSettings, zookeeper,
-};
+use crate::{EtcdSettings, Fault, Key, Session, ZooKeeperSettings, etcd, zookeeper};
 use std::time::Duration;
 
 /// The engine that such clients ask. Its entries are `ROOT/CLUSTER/NAME`.
@@ -18,13 +16,14 @@ pub enum Registry {
 
 impl Registry {
     /// Puts `value` under a name without `/`, in place of what is there. The entry is deleted when
-    /// the session ends. ZooKeeper's session is also lost if somebody deletes the entry.
+    /// the session ends. The session is also lost if somebody deletes the entry, or, in etcd,
+    /// replaces it.
     ///
     /// An entry that another process has put there since is not deleted.
     ///
     /// # Errors
     /// Returns a fault if no server answers, the credentials do not suffice, or the name or the
-    /// time is none.
+    /// lease is invalid.
     pub async fn register(
         &self,
         name: &Key,
@@ -35,18 +34,7 @@ impl Registry {
             return Err(Fault::invalid(format!("{:?} is no name of an entry", name.as_str())));
         }
         match self {
-            Registry::Etcd(settings) => {
-                // Opened anew each time: a backup that was restored since is none of our business.
-                let etcd = Etcd::open(settings.clone()).await?;
-                let session = etcd.session(ttl).await?;
-                match etcd.txn(Txn::new().put_bound(name, value, &session)).await {
-                    Ok(_) => Ok(session),
-                    Err(fault) => {
-                        session.end().await;
-                        Err(fault)
-                    }
-                }
-            }
+            Registry::Etcd(settings) => etcd::register(settings.clone(), name, value, ttl).await,
             Registry::ZooKeeper(settings) => {
                 zookeeper::register(settings.clone(), name, value, ttl).await
             }

@@ -4,18 +4,22 @@
 //! thread tries again. In an upgrade the next process replaces the entry, so it is there all the
 //! time.
 
-use keyway_config::{Config, RegisterConfig, RegistryKind};
+use keyway_config::{Config, ListenerConfig, RegisterConfig, RegistryKind};
 use keyway_control::utc;
 use keyway_coordinator::{
     Credentials, EtcdSettings, Keeper, Kept, Key, Registry, ZooKeeperSettings,
 };
 use keyway_tls::{ClientSettings, ClientTls, MinVersion, Trust};
 use serde_json::json;
+use std::time::{Duration, Instant};
+
+/// Longest wait for the registry when a process ends: until clients no longer find it, and until
+/// it exits.
+const END_WITHIN: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2)];
 
 /// The entries of the listeners.
-#[derive(Default)]
 pub struct Registrations {
-    entries: Vec<(RegisterConfig, Keeper)>,
+    entries: Vec<Entry>,
     /// Entries that are being deleted.
     ending: Vec<Keeper>,
     /// The address of the admin listener, or empty text.
@@ -24,66 +28,91 @@ pub struct Registrations {
     is_over: bool,
 }
 
+struct Entry {
+    config: RegisterConfig,
+    /// The text of `ca_file`.
+    authorities: Option<Vec<u8>>,
+    keeper: Keeper,
+}
+
 impl Registrations {
     /// Creates it without entries. They are made by [`Registrations::follow`].
     pub fn new(admin: String) -> Registrations {
-        Registrations { admin, ..Registrations::default() }
+        Registrations { entries: Vec::new(), ending: Vec::new(), admin, is_over: false }
     }
 
-    /// Makes the entries of a configuration, and deletes those that it does not have. Entries that
-    /// stay as they are, are left alone.
+    /// Makes the entries of a configuration, and deletes those that it does not have. Unchanged
+    /// entries are not touched.
     pub fn follow(&mut self, config: &Config) {
         if self.is_over {
             return;
         }
-        let wanted: Vec<&RegisterConfig> =
-            config.listeners.iter().filter_map(|listener| listener.register.as_ref()).collect();
-        // Dropping one that is not over waits for the registry.
-        self.ending.retain(|keeper| !keeper.is_over());
-        let (kept, gone): (Vec<_>, Vec<_>) = std::mem::take(&mut self.entries)
-            .into_iter()
-            .partition(|(entry, _)| wanted.contains(&entry));
+        let register = |listener: &ListenerConfig| listener.register.clone();
+        let of_file = |config: RegisterConfig| {
+            let authorities = config.ca_file.as_ref().and_then(|file| std::fs::read(file).ok());
+            (config, authorities)
+        };
+        let wanted: Vec<_> = config.listeners.iter().filter_map(register).map(of_file).collect();
+        self.ending.retain(|keeper| !keeper.wait(Duration::ZERO));
+        let is_wanted = |entry: &Entry| {
+            wanted.iter().any(|(config, authorities)| {
+                entry.config == *config && entry.authorities == *authorities
+            })
+        };
+        let (kept, gone): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.entries).into_iter().partition(is_wanted);
         self.entries = kept;
-        self.ending.extend(gone.into_iter().map(|(_, mut keeper)| {
-            keeper.end();
-            keeper
-        }));
-        for entry in wanted {
-            if self.entries.iter().any(|(other, _)| other == entry) {
+        for mut entry in gone {
+            entry.keeper.end();
+            self.ending.push(entry.keeper);
+        }
+        for (config, authorities) in wanted {
+            if self.entries.iter().any(|entry| entry.config == config) {
                 continue;
             }
-            match self.keeper(entry) {
-                Ok(keeper) => self.entries.push((entry.clone(), keeper)),
-                Err(why) => tracing::error!("{} is not registered: {why}", entry.address),
+            match self.keeper(&config) {
+                Ok(keeper) => self.entries.push(Entry { config, authorities, keeper }),
+                Err(why) => tracing::error!("{} is not registered: {why}", config.address),
             }
         }
     }
 
-    /// Deletes the entries, and does not wait for that. Dropping waits for a moment.
+    /// Deletes the entries. Waits for that, but not for long.
     pub fn end(&mut self) {
         self.is_over = true;
-        self.entries.iter_mut().for_each(|(_, keeper)| keeper.end());
+        for mut entry in std::mem::take(&mut self.entries) {
+            entry.keeper.end();
+            self.ending.push(entry.keeper);
+        }
+        self.wait(END_WITHIN[0]);
     }
 
     /// Leaves the entries to the process in this one's place, which replaces them.
     pub fn leave(&mut self) {
         self.is_over = true;
-        self.entries.iter_mut().for_each(|(_, keeper)| keeper.leave());
+        self.entries.iter_mut().for_each(|entry| entry.keeper.leave());
+    }
+
+    /// Waits until the entries that are being deleted are gone, for this time in all.
+    #[allow(clippy::disallowed_methods, reason = "the binary is where clocks are read")]
+    fn wait(&mut self, within: Duration) {
+        let until = Instant::now() + within;
+        self.ending.retain(|keeper| !keeper.wait(until.saturating_duration_since(Instant::now())));
     }
 
     fn keeper(&self, entry: &RegisterConfig) -> Result<Keeper, String> {
         let name = Key::new(&entry.name).map_err(|fault| fault.to_string())?;
         let value = value(entry, &self.admin).into_bytes();
         let shown = shown(entry);
-        let mut last = String::new();
+        let mut last = None;
         let tell = move |kept| match kept {
             Kept::Registered => {
-                last.clear();
+                last = None;
                 tracing::info!("registered as {shown}");
             }
-            // The log has each reason once.
-            Kept::Failed(fault) if last != fault.to_string() => {
-                last = fault.to_string();
+            // The log has each kind of reason once, whichever server gives it.
+            Kept::Failed(fault) if last != Some(fault.kind()) => {
+                last = Some(fault.kind());
                 tracing::warn!("not registered as {shown}: {fault}; it is tried again");
             }
             Kept::Failed(_) => {}
@@ -95,6 +124,12 @@ impl Registrations {
         };
         Keeper::start(registry(entry)?, name, value, entry.lease, tell)
             .map_err(|error| format!("cannot start a thread: {error}"))
+    }
+}
+
+impl Drop for Registrations {
+    fn drop(&mut self) {
+        self.wait(END_WITHIN[1]);
     }
 }
 

@@ -217,6 +217,9 @@ impl Serving {
         let (process, woken) = (&self.process, &self.woken);
         let inside = Inside { process, admin: self.admin.as_ref(), woken };
         let ending = run(&mut self.workers, &inside, &mut self.live, upgrades);
+        if let Ending::Replaced(_) = &ending {
+            self.live.registrations.leave();
+        }
         // Another control node leads while this process drains. Dropping it waits for its end.
         let _control = control.end();
         let late = end_upgrade(&ending, upgrades, (&mut self.live, woken));
@@ -302,7 +305,6 @@ impl Serving {
 
     /// Serves the remaining clients, while the process in its place accepts new ones.
     fn leave_to(mut self, successor: &Successor) -> ExitCode {
-        self.live.registrations.leave();
         self.give_clients(successor);
         self.live.replicas.end();
         // From here on the snapshot's file belongs to the other process.

@@ -111,6 +111,17 @@ impl EtcdCluster {
         self.members.iter().map(|member| member.client).collect()
     }
 
+    /// Deletes a key.
+    ///
+    /// # Panics
+    /// When the first member does not answer.
+    pub fn delete(&self, key: &str) {
+        let key = base64::engine::general_purpose::STANDARD.encode(key);
+        let body = format!(r#"{{"key":"{key}"}}"#);
+        let answer = etcd_post(self.members[0].client, "/v3/kv/deleterange", &body);
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+
     /// The value under a key, as the first member knows it. Returns `None` if there is no such key.
     ///
     /// # Panics

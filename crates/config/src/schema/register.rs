@@ -9,7 +9,7 @@ pub(super) const OF_LISTENER: Key = key(
     "register",
     Kind::Table(&REGISTER),
     Unset("no entry"),
-    "An entry in etcd or ZooKeeper by which clients find this listener (docs/discovery.md). It is there while the process serves, and gone before the process drains.",
+    "An entry in etcd or ZooKeeper by which clients find this listener (docs/discovery.md). It is there while the process serves. Its deletion begins before the process drains.",
 )
 .known_elsewhere_as(&["jodis_name", "jodis_addr", "coordinator_name"]);
 
@@ -39,7 +39,7 @@ pub(crate) static REGISTER: Table = Table {
             "name",
             Text,
             Unset("`proxy-` and the address"),
-            "The name of the entry. No other process has it.",
+            "The name of the entry. It must be unique below `path`.",
         ),
         key(
             "address",

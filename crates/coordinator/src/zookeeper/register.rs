@@ -44,22 +44,23 @@ struct Making<'m> {
 }
 
 impl Making<'_> {
-    /// Makes the nodes above, which stay.
+    /// Makes the nodes above, which stay. Whoever may not make one has it made already, or hears so
+    /// when the node itself is made.
     async fn parents(&self) -> Result<(), Fault> {
         let mut paths = self.inner.paths.parents();
         paths.push(self.inner.paths.base.clone());
         for path in paths {
             let acl = self.inner.readable();
             match self.ask(Request::Create { path, data: Vec::new(), acl }).await? {
-                code::OK | code::NODE_EXISTS => {}
+                code::OK | code::NODE_EXISTS | code::NO_AUTH => {}
                 error => return Err(self.inner.fault(error, TRIED)),
             }
         }
         Ok(())
     }
 
-    /// Makes the node. One of the same name is replaced: it is of this process before it was
-    /// started anew, or of the one that it takes over from.
+    /// Makes the node. A node of the same name is replaced: an earlier run of this process made it,
+    /// or the process that this one replaces.
     async fn node(&self, path: &str, value: &[u8]) -> Result<(), Fault> {
         let mut last = code::NODE_EXISTS;
         for _ in 0..TRIES {

@@ -65,7 +65,19 @@ fn etcd_shows_an_entry_until_its_owner_ends() {
     };
     let key = format!("/jodis/demo/{}", name());
     let read = || cluster.value(&key);
-    block_on(an_entry_goes_with_its_last_owner(&Registry::Etcd(settings), read));
+    let registry = Registry::Etcd(settings);
+    block_on(an_entry_goes_with_its_last_owner(&registry, read));
+    // An entry that somebody deletes is noticed, and so is one that another process has replaced.
+    block_on(async {
+        let session = registry.register(&name(), VALUE, TTL).await.expect("an entry");
+        cluster.delete(&key);
+        is_lost(&session).await;
+        let session = registry.register(&name(), VALUE, TTL).await.expect("an entry");
+        let other = registry.register(&name(), OTHER, TTL).await.expect("an entry");
+        is_lost(&session).await;
+        assert!(other.is_alive());
+        other.end().await;
+    });
 }
 
 #[test]

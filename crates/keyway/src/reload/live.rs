@@ -159,6 +159,7 @@ impl Live {
             let generation = plan.generation;
             // Another version of a document may say the same.
             process.set_config(&new);
+            self.registrations.follow(&new);
             return Ok(Diff { generation, changes, rereads, warnings });
         }
         let opened = self.open(&merged)?;
