@@ -24,7 +24,8 @@ home=$(mktemp -d "${TMPDIR:-/tmp}/keyway-fleet.XXXXXX")
 pids=()
 end() {
   trap - EXIT
-  trap '' INT TERM
+  # A second Ctrl-C waits for nobody.
+  trap 'kill -9 "${pids[@]}" 2>/dev/null || true' INT TERM
   if ((${#pids[@]})); then
     kill "${pids[@]}" 2>/dev/null || true
     wait "${pids[@]}" 2>/dev/null || true

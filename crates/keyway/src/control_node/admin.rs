@@ -91,7 +91,7 @@ impl Asking {
         (Self { metrics, asked: Mutex::new(asked), wake: OnceLock::new(), state }, desk)
     }
 
-    /// Notes how the node's thread is woken. Earlier questions wait for it.
+    /// Notes how the node's thread is woken. Earlier questions are refused.
     pub fn set_waker(&self, wake: Arc<OwnedFd>) {
         // There is one node, which is there once.
         let _ = self.wake.set(wake);
@@ -121,8 +121,17 @@ impl Asking {
     }
 
     fn ask(&self, question: Question) -> Result<Answer, String> {
+        self.check_runs()?;
         let told = self.send(question);
         told.recv_timeout(ANSWER_WITHIN).map_err(|_| "the control node does not answer".to_owned())
+    }
+
+    /// Refuses at once while there is no node, as in an upgrade.
+    fn check_runs(&self) -> Result<(), String> {
+        match self.wake.get() {
+            Some(_) => Ok(()),
+            None => Err("the control node of this process does not run yet: try again".to_owned()),
+        }
     }
 
     fn stored(&self) -> Result<Vec<StoredDocument>, String> {
@@ -134,6 +143,7 @@ impl Asking {
 
     /// Has the node's thread carry out an order.
     fn order(&self, question: impl FnOnce(Tell) -> Question) -> Result<Version, ApplyRefusal> {
+        self.check_runs().map_err(ApplyRefusal::Unavailable)?;
         let (tell, told) = sync_channel(1);
         drop(self.send(question(tell)));
         let outcome = told.recv_timeout(STORED_WITHIN).map_err(|_| {

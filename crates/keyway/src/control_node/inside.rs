@@ -69,7 +69,7 @@ impl Staying {
         }))
     }
 
-    /// Returns the node for the admin listener, whose questions wait until it runs.
+    /// Returns the node for the admin listener. Its questions are refused until the node runs.
     pub fn asking(&self) -> Arc<Asking> {
         Arc::clone(&self.asking)
     }
@@ -180,7 +180,7 @@ impl Inside {
     pub fn end(&self) {
         // ORDER: the flag itself is the only data
         self.signalled.is_over.store(true, Ordering::Relaxed);
-        // The node runs already, and does not listen for this, or waits for nothing else.
+        // The thread reads this only while it waits for an address. A running node ends by `is_over`.
         let _ = self.end.send(());
         self.asking.wake();
     }

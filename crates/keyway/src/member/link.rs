@@ -65,12 +65,18 @@ fn settings(control: &ControlConfig, tokens: Tokens) -> Result<Settings> {
     Ok(settings)
 }
 
-fn tls(control: &ControlConfig) -> Result<Option<PeerTls>> {
+/// Checks everything that an operator can get wrong, and starts nothing.
+pub(super) fn check(control: &ControlConfig, tokens: Tokens) -> Result<()> {
+    settings(control, tokens)?;
+    tls(control, |_| ()).map(drop)
+}
+
+fn tls(control: &ControlConfig, warn: impl Fn(&str)) -> Result<Option<PeerTls>> {
     let Some(files) = &control.tls else { return Ok(None) };
     match PeerTls::load(files, &keyway_config::read_file) {
         Ok(loaded) => {
             for fault in loaded.warnings {
-                tracing::warn!("tls in [control]: {}; {}", fault.what, fault.hint);
+                warn(&format!("tls in [control]: {}; {}", fault.what, fault.hint));
             }
             Ok(Some(loaded.tls))
         }
@@ -97,7 +103,7 @@ impl Start {
         let (saved, begun) = (joining.saved.clone(), joining.begun.clone());
         Ok(Start {
             settings: settings(control, joining.secret.tokens()?)?,
-            tls: tls(control)?,
+            tls: tls(control, |fault| tracing::warn!("{fault}"))?,
             member: Member::new((&control.cluster, control.id), about.get(), saved, begun),
             about,
             state_file: control.state_file.clone(),

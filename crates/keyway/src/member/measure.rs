@@ -32,12 +32,16 @@ impl Base {
         (rollout, revision): (u64, u64),
     ) -> Measured {
         let now = counted.map(Counted::totals);
-        if self.of != Some((rollout, revision)) {
+        // A pool that was removed meanwhile takes its counts with it: they begin anew.
+        let is_less = now
+            .as_ref()
+            .zip(self.totals.as_ref())
+            .is_some_and(|(now, base)| now.requests < base.requests || now.errors < base.errors);
+        if self.of != Some((rollout, revision)) || is_less {
             *self = Base { of: Some((rollout, revision)), totals: now.clone() };
         }
         let mut measured = Measured { rollout, revision, ..Measured::default() };
         if let Some((now, base)) = now.zip(self.totals.as_ref()) {
-            // A pool that was removed meanwhile takes its counts with it.
             measured.requests = now.requests.saturating_sub(base.requests);
             measured.errors = now.errors.saturating_sub(base.errors);
             let p99 = now.reply_latency.after(&base.reply_latency).quantile(0.99);

@@ -84,6 +84,14 @@ impl Secret {
 }
 
 impl Joining {
+    /// Checks everything that an operator can get wrong, and starts nothing.
+    ///
+    /// # Errors
+    /// Returns what is wrong with the token or the certificates.
+    pub fn check(&self) -> Result<()> {
+        link::check(&self.control, self.secret.tokens()?)
+    }
+
     /// Prepares the control node that runs in this process, if the configuration has one.
     ///
     /// # Errors

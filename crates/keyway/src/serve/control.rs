@@ -21,13 +21,16 @@ pub(super) struct Prepared<'j> {
 }
 
 impl<'j> Prepared<'j> {
+    /// Checks everything that an operator can get wrong, while a process before this one can go on.
+    ///
     /// # Errors
-    /// Returns what is wrong with the token.
+    /// Returns what is wrong with the token or the certificates.
     pub(super) fn new(
         joining: Option<&'j Joining>,
         wake: Sender<Wake>,
         is_upgrade: bool,
     ) -> Result<Self> {
+        joining.map(Joining::check).transpose()?;
         let staying = joining.map(Joining::staying).transpose()?.flatten();
         Ok(Self { joining, staying, wake, is_upgrade })
     }
@@ -37,11 +40,27 @@ impl<'j> Prepared<'j> {
         self.staying.as_ref().map(Staying::asking)
     }
 
-    /// Starts the control node, then joins the control plane.
+    /// Starts the control node, then joins the control plane. In an upgrade clients have nobody else
+    /// already, so this process serves on without a control plane if that fails.
     ///
     /// # Errors
     /// Returns what is wrong with an address, the token or the certificates.
     pub(super) fn start(
+        self,
+        serving: (&Config, &Arc<Registry>),
+        admin: Option<&AdminHandle>,
+    ) -> Result<Control> {
+        let is_upgrade = self.is_upgrade;
+        self.begin(serving, admin).or_else(|error| match is_upgrade {
+            true => {
+                tracing::error!("no control plane is joined: {error:#}; restart this process");
+                Ok(Control { membership: None, inside: None })
+            }
+            false => Err(error),
+        })
+    }
+
+    fn begin(
         self,
         serving: (&Config, &Arc<Registry>),
         admin: Option<&AdminHandle>,
