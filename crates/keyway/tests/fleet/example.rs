@@ -13,7 +13,9 @@ fn the_fleet_of_the_example_runs_until_it_is_interrupted() {
     let top = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
     let addresses: Vec<SocketAddr> = (0..10).map(|_| free_address()).collect();
     let ports: Vec<String> = addresses.iter().map(|one| one.port().to_string()).collect();
-    let mut command = Command::new(format!("{top}/scripts/fleet.sh"));
+    // A shell cannot catch what was ignored when it began, as SIGINT is by jobs in the background.
+    let mut command = Command::new("env");
+    let command = command.arg("--default-signal=INT").arg(format!("{top}/scripts/fleet.sh"));
     let command = command.arg(KEYWAY).arg(format!("{top}/docs/examples/fleet.toml"));
     let command = command.env("PORTS", ports.join(" ")).env("TMPDIR", directory.path());
     let mut script = Process::spawn("fleet", command, directory.path());
