@@ -124,7 +124,7 @@ pub struct RolloutStatus {
     pub watched_seconds: Option<u64>,
     /// The revision that all members got at its end.
     pub end: Option<u64>,
-    /// What it waits for, or why it ended.
+    /// The reason why it goes on, or why it ended.
     pub says: String,
     /// The members of the share.
     pub share: TallyStatus,
@@ -137,11 +137,11 @@ pub struct RolloutStatus {
 pub struct TallyStatus {
     /// Members on the bus.
     pub members: u64,
-    /// Those that serve by the document that is meant for them.
+    /// The members that serve by the document that is meant for them.
     pub serving: u64,
     /// Their requests since the rollout began.
     pub requests: u64,
-    /// Those that failed.
+    /// The requests that failed.
     pub errors: u64,
     /// Their p99 latency in milliseconds.
     pub p99_ms: f64,

@@ -12,7 +12,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from
 /// How long an entry is left to the process that replaces it.
 const LEFT_FOR: Duration = Duration::from_secs(5);
 
-/// What has become of an entry.
+/// A change of an entry.
 #[derive(Clone, Debug)]
 pub enum Kept {
     /// It is there.

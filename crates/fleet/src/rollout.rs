@@ -165,7 +165,7 @@ pub struct Measured {
 pub struct Tally {
     /// Members on the bus.
     pub members: u64,
-    /// Those of them that serve by the document that is meant for them.
+    /// The members that serve by the document that is meant for them.
     pub serving: u64,
     /// Their requests.
     pub requests: u64,

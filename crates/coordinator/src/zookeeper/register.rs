@@ -98,11 +98,11 @@ impl Making<'_> {
     }
 }
 
-/// What is said of a fault.
+/// The attempt that faults name.
 const TRIED: &str = "register";
 
 impl Inner {
-    /// Who may do what with nodes that clients of other systems read.
+    /// Returns the rights on nodes that clients of other systems read.
     fn readable(&self) -> Acl {
         match self.acl() {
             Acl::Creator => Acl::CreatorAndReaders,

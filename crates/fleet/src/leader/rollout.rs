@@ -14,7 +14,7 @@ use keyway_base::Time;
 use keyway_bus::NodeId;
 use std::sync::Arc;
 
-/// What an operator has a rollout do.
+/// An operator's order to a rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Steering {
     /// Decide nothing until it is resumed. The share keeps its document.
@@ -32,7 +32,7 @@ pub enum Steering {
 pub struct Steer {
     /// Its id, which the answer has.
     pub id: OrderId,
-    /// What is to be done.
+    /// The order.
     pub what: Steering,
     /// The time, in seconds since 1970.
     pub at: u64,

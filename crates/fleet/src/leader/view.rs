@@ -40,7 +40,7 @@ pub struct RolloutView {
     pub share: Tally,
     /// All other members, if this node leads.
     pub rest: Tally,
-    /// What it waits for, or why it ended.
+    /// The reason why it goes on, or why it ended.
     pub says: String,
     /// For how long this node has watched it.
     pub watched_for: Option<Duration>,

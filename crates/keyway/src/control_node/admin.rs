@@ -43,7 +43,7 @@ pub enum Question {
     Steer(Steer, Tell),
 }
 
-/// Where the outcome of an order goes.
+/// The channel for the outcome of an order.
 pub type Tell = SyncSender<Result<Version, ApplyFault>>;
 
 /// An answer of the node's thread.

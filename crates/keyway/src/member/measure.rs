@@ -17,7 +17,7 @@ impl Counted {
     }
 }
 
-/// Where the count of a rollout began.
+/// The counts at which a rollout began.
 #[derive(Default)]
 pub(super) struct Base {
     of: Option<(u64, u64)>,

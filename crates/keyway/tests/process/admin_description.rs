@@ -162,7 +162,7 @@ fn no_operation_is_done_without_the_token() {
         format!("authorization: {TOKEN}\r\n"),
         format!("authorization: Basic {TOKEN}\r\n"),
         format!("token: {TOKEN}\r\ncookie: token={TOKEN}\r\n"),
-        // Of two headers the first counts.
+        // If there are two headers, the first counts.
         format!("authorization: Bearer x\r\nauthorization: Bearer {TOKEN}\r\n"),
     ];
     // Each server is asked once at the start.

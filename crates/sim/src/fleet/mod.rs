@@ -30,9 +30,9 @@ pub struct FleetReport {
     pub restores: u64,
     /// Rollouts that have begun.
     pub rollouts: u64,
-    /// Those that went on to all members.
+    /// The rollouts that went on to all members.
     pub went_on: u64,
-    /// Those that went back.
+    /// The rollouts that went back.
     pub went_back: u64,
 }
 

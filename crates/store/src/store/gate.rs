@@ -63,7 +63,7 @@ impl Gate {
         Self(AtomicU8::new(0))
     }
 
-    /// What restricts requests now.
+    /// The restrictions on requests now.
     #[inline]
     pub(super) fn restrictions(&self) -> Restrictions {
         Restrictions(self.0.load(Ordering::Relaxed))

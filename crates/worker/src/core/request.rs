@@ -8,7 +8,7 @@ use keyway_proxy::{Busy, ConnectionKey, Session};
 /// The buffers with which a worker reads a request.
 #[derive(Default)]
 pub(super) struct RequestBuffers {
-    /// Where the arguments are in the request.
+    /// The ranges of the arguments in the request.
     pub(super) args: Vec<ByteRange>,
     /// The wire form of a request that came as a line.
     pub(super) inline: Vec<u8>,

@@ -26,7 +26,7 @@ struct Tally {
     /// The poll of the turn that found them.
     poll: u8,
     count: u32,
-    /// How many of them are still to be counted as accepted.
+    /// The number of them that are still to be counted as accepted.
     calls: u32,
 }
 
