@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::access::Kind;
 use crate::backends::{self, AWAY, PoolStatus};
 use crate::fleet_api;
+use crate::members::OfMembers;
 use crate::problem::Problem;
 use crate::process::{AfterDrain, Api, LogLevel, SlowRequest, UpgradeState};
 use crate::query::parameters;
@@ -56,12 +57,13 @@ pub(crate) enum Resource {
     Documents,
     ReadRollout,
     SteerRollout,
+    OfMembers(OfMembers),
     Description,
 }
 
 impl Resource {
     /// Returns whether a control node answers for it, in whatever process it runs.
-    fn is_of_fleet(self) -> bool {
+    pub(crate) fn is_of_fleet(self) -> bool {
         matches!(
             self,
             Self::Fleet
@@ -70,12 +72,20 @@ impl Resource {
                 | Self::Documents
                 | Self::ReadRollout
                 | Self::SteerRollout
+                | Self::OfMembers(_)
         )
+    }
+
+    /// Returns the path of the same for all members of a fleet, if there is one.
+    pub(crate) fn path_of_members(self) -> Option<String> {
+        let of_process = ROUTES.iter().find(|(.., resource)| *resource == self)?.1;
+        let path = of_process.replacen("/v1/", "/v1/fleet/", 1);
+        ROUTES.iter().any(|(_, known, _)| *known == path).then_some(path)
     }
 }
 
 /// Every resource, with its method and path.
-const ROUTES: [(Method, &str, Resource); 24] = [
+const ROUTES: [(Method, &str, Resource); 39] = [
     (Method::GET, "/v1/health", Resource::Health),
     (Method::GET, "/v1/ready", Resource::Ready),
     (Method::GET, "/v1/status", Resource::Status),
@@ -99,6 +109,21 @@ const ROUTES: [(Method, &str, Resource); 24] = [
     (Method::GET, "/v1/fleet/documents", Resource::Documents),
     (Method::GET, ROLLOUT, Resource::ReadRollout),
     (Method::POST, ROLLOUT, Resource::SteerRollout),
+    (Method::GET, "/v1/fleet/status", Resource::OfMembers(OfMembers::Status)),
+    (Method::GET, "/v1/fleet/pools", Resource::OfMembers(OfMembers::Pools)),
+    (Method::GET, "/v1/fleet/servers", Resource::OfMembers(OfMembers::Servers)),
+    (Method::POST, "/v1/fleet/servers/eject", Resource::OfMembers(OfMembers::Change)),
+    (Method::POST, "/v1/fleet/servers/restore", Resource::OfMembers(OfMembers::Change)),
+    (Method::GET, "/v1/fleet/connections", Resource::OfMembers(OfMembers::Connections)),
+    (Method::GET, "/v1/fleet/slow-log", Resource::OfMembers(OfMembers::SlowLog)),
+    (Method::GET, "/v1/fleet/hot-keys", Resource::OfMembers(OfMembers::HotKeys)),
+    (Method::GET, "/v1/fleet/config", Resource::OfMembers(OfMembers::Config)),
+    (Method::PUT, "/v1/fleet/log-level", Resource::OfMembers(OfMembers::Change)),
+    (Method::POST, "/v1/fleet/drain", Resource::OfMembers(OfMembers::NamedChange)),
+    (Method::POST, "/v1/fleet/reload", Resource::OfMembers(OfMembers::Change)),
+    (Method::POST, "/v1/fleet/upgrade", Resource::OfMembers(OfMembers::NamedChange)),
+    (Method::POST, "/v1/fleet/scripts/kill", Resource::OfMembers(OfMembers::Change)),
+    (Method::GET, "/v1/fleet/page", Resource::OfMembers(OfMembers::Page)),
     (Method::GET, "/v1/openapi.json", Resource::Description),
 ];
 
@@ -126,10 +151,20 @@ pub(crate) fn kind(method: &Method, path: &str) -> Kind {
     }
 }
 
-/// Returns whether an answer may take seconds: a reload waits for every worker, and an upgrade for
-/// a reload before it.
+/// Returns whether an answer may take seconds: a reload waits for every worker, an upgrade for a
+/// reload before it, and what is of members for the slowest of them.
 pub(crate) fn takes_long(method: &Method, path: &str) -> bool {
-    method == Method::POST && matches!(path, "/v1/reload" | "/v1/upgrade" | DOCUMENT | ROLLOUT)
+    let is_of_members = |(_, known, resource): &(Method, &str, Resource)| {
+        *known == path && matches!(resource, Resource::OfMembers(_))
+    };
+    ROUTES.iter().any(is_of_members)
+        || method == Method::POST
+            && matches!(path, "/v1/reload" | "/v1/upgrade" | DOCUMENT | ROLLOUT)
+}
+
+/// Returns whether what has this path takes parameters.
+pub(crate) fn takes_query(path: &str) -> bool {
+    matches!(path, "/v1/servers" | "/v1/connections" | "/v1/slow-log" | "/v1/hot-keys")
 }
 
 const DOCUMENT: &str = "/v1/fleet/document";
@@ -198,11 +233,7 @@ fn answer(state: &dyn AdminState, resource: Resource, call: &Call<'_>) -> Result
         let what = "this process has no API: it serves /metrics, /healthz and /readyz";
         return Err(Problem::new(StatusCode::NOT_FOUND, what));
     };
-    let takes_query = matches!(
-        resource,
-        Resource::Servers | Resource::Connections | Resource::SlowLog | Resource::HotKeys
-    );
-    if !takes_query {
+    if !takes_query(call.path) {
         queried(call.query, [])?;
     }
     match resource {
@@ -238,7 +269,8 @@ fn answer(state: &dyn AdminState, resource: Resource, call: &Call<'_>) -> Result
         | Resource::ApplyDocument
         | Resource::Documents
         | Resource::ReadRollout
-        | Resource::SteerRollout => {
+        | Resource::SteerRollout
+        | Resource::OfMembers(_) => {
             let what = "this process is no control node: ask one of `keyway control`";
             Err(Problem::new(StatusCode::NOT_FOUND, what))
         }
@@ -376,7 +408,7 @@ fn servers(state: &dyn AdminState, call: &Call<'_>) -> Result<Reply, Problem> {
 }
 
 /// Returns the pool and the limit of a query.
-fn pool_and_limit(query: &str) -> Result<(Option<String>, usize), Problem> {
+pub(crate) fn pool_and_limit(query: &str) -> Result<(Option<String>, usize), Problem> {
     let [pool, limit] = queried(query, ["pool", "limit"])?;
     let limit = limit.map_or(Some(LIMIT_DEFAULT), |text| {
         let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
@@ -516,6 +548,21 @@ pub(crate) fn body<T: DeserializeOwned>(call: &Call<'_>) -> Result<T, Problem> {
     })
 }
 
+/// Checks the body of a change that members are to carry out, as each of them does.
+pub(crate) fn check_body(path: &str, call: &Call<'_>) -> Result<(), Problem> {
+    match path {
+        "/v1/servers/eject" | "/v1/servers/restore" => {
+            let ServerName { pool, server } = body(call)?;
+            checked_name("pool", &pool)?;
+            checked_name("server", &server)
+        }
+        "/v1/scripts/kill" => checked_name("pool", &body::<PoolName>(call)?.pool),
+        "/v1/log-level" => body::<Level>(call).map(drop),
+        "/v1/drain" => body::<Drain>(call).map(drop),
+        _ => Ok(()),
+    }
+}
+
 fn checked_name(what: &str, name: &str) -> Result<(), Problem> {
     if (1..=NAME_LEN_MAX).contains(&name.chars().count()) {
         return Ok(());
@@ -549,7 +596,7 @@ pub(crate) fn json(value: &impl Serialize) -> Reply {
 }
 
 /// Adds the headers of every reply: it must not be cached, and its type must not be guessed.
-fn finished(mut reply: Reply) -> Reply {
+pub(crate) fn finished(mut reply: Reply) -> Reply {
     let headers = reply.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     let options = HeaderName::from_static("x-content-type-options");

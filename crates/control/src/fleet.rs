@@ -1,10 +1,11 @@
 //! The fleet, as a control node shows and changes it: `/v1/fleet`.
 
 use crate::backends::as_utc;
+use crate::members::{MemberAnswer, PassedRequest, Selection};
 use serde::{Deserialize, Serialize};
 
 /// The part of the API that only a control node has. It is called on the listener's thread, and
-/// answers within two seconds; [`FleetApi::apply`] has a thread of its own.
+/// answers within two seconds; [`FleetApi::apply`] and [`FleetApi::pass_on`] have threads of their own.
 pub trait FleetApi: Send + Sync {
     /// Returns the leader and the members.
     ///
@@ -36,6 +37,17 @@ pub trait FleetApi: Send + Sync {
     /// # Errors
     /// Returns why it was not done, or is not known to be.
     fn steer(&self, action: RolloutAction) -> Result<(), ApplyRefusal>;
+
+    /// Has members answer a request, and waits for the slowest of them for some seconds. Returns an
+    /// answer for each, in the order of their ids.
+    ///
+    /// # Errors
+    /// Returns why no member was asked: there is no such one, or this node does not lead.
+    fn pass_on(
+        &self,
+        to: &Selection,
+        request: &PassedRequest,
+    ) -> Result<Vec<MemberAnswer>, ApplyRefusal>;
 }
 
 /// An order to store a document.
@@ -265,10 +277,10 @@ pub struct AppliedStatus {
     pub changes: Vec<String>,
 }
 
-/// The reason why a document was not stored.
+/// The reason why an order was not carried out.
 #[derive(Clone, Debug)]
 pub enum ApplyRefusal {
-    /// The document is wrong: everything that is.
+    /// The order or its document is wrong: everything that is.
     Invalid(Vec<String>),
     /// The document or the leader is another than the operator has seen.
     Conflict(String),

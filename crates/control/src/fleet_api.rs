@@ -4,6 +4,7 @@ use crate::api::{Call, Reply, Resource, body, description, health, json, queried
 use crate::fleet::{
     ApplyOrder, ApplyRefusal, Content, FleetApi, RolloutAction, RolloutAsk, RolloutStatus,
 };
+use crate::members;
 use crate::problem::Problem;
 use crate::state::AdminState;
 use hyper::StatusCode;
@@ -40,10 +41,10 @@ fn mute(what: String) -> Problem {
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, what)
 }
 
-fn refused(refusal: ApplyRefusal) -> Problem {
+pub(crate) fn refused(refusal: ApplyRefusal) -> Problem {
     match refusal {
         ApplyRefusal::Invalid(errors) => {
-            let what = "the document is wrong, and nothing was stored: see errors";
+            let what = "it is wrong, and nothing was done: see errors";
             Problem::new(StatusCode::UNPROCESSABLE_ENTITY, what).with_errors(errors)
         }
         ApplyRefusal::Conflict(what) => Problem::new(StatusCode::CONFLICT, what),
@@ -58,7 +59,14 @@ pub(crate) fn answer(
     resource: Resource,
     call: &Call<'_>,
 ) -> Result<Reply, Problem> {
-    queried(call.query, [])?;
+    if let Resource::OfMembers(which) = resource {
+        return members::answer(fleet, which, call);
+    }
+    // Another process has more parameters there than this one.
+    let instead = resource.path_of_members().filter(|_| !resource.is_of_fleet());
+    if instead.is_none() {
+        queried(call.query, [])?;
+    }
     match resource {
         Resource::Health => Ok(health(state)),
         Resource::Ready => ready(state),
@@ -77,7 +85,7 @@ pub(crate) fn answer(
         }
         _ => {
             let what = "this process is a control node: it serves no clients; see /v1/fleet";
-            Err(Problem::new(StatusCode::NOT_FOUND, what))
+            Err(Problem::new(StatusCode::NOT_FOUND, what).with_instead(instead))
         }
     }
 }

@@ -18,6 +18,7 @@ mod fleet;
 mod fleet_api;
 mod key_stats;
 mod limits;
+mod members;
 mod places;
 mod problem;
 mod process;
@@ -38,6 +39,10 @@ pub use fleet::{
 };
 pub use key_stats::{BigKeyStatus, HotKeyList, HotKeyStatus, KeyStatsList, KeyStatsOfPool};
 pub use limits::AdminLimits;
+pub use members::{
+    ANSWER_LEN_MAX, ANSWERS_LEN_MAX, MemberAnswer, MemberReply, PassedRequest, Selection,
+    answer_passed,
+};
 pub use process::{
     AfterDrain, Api, ClientStatus, Connections, EffectiveConfig, LogLevel, ProcessStatus, Reloaded,
     SlowRequest, UpgradeState, UpgradeStatus,

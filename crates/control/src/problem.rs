@@ -20,6 +20,9 @@ pub(crate) struct Problem {
     /// Facts about servers, if the process is not ready.
     #[serde(flatten)]
     servers: Option<Box<Servers>>,
+    /// The path at which a control node answers the same for all members.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    instead: Option<Box<str>>,
     /// The methods of the path, if another was used.
     #[serde(skip)]
     allow: Option<Box<str>>,
@@ -48,6 +51,7 @@ impl Problem {
             detail,
             errors: Vec::new(),
             servers: None,
+            instead: None,
             allow: None,
         }
     }
@@ -61,6 +65,12 @@ impl Problem {
     /// Adds facts about servers.
     pub(crate) fn with_servers(mut self, failing: Vec<String>, unknown: Vec<String>) -> Self {
         self.servers = Some(Box::new(Servers { failing, unknown }));
+        self
+    }
+
+    /// Adds the path to ask in place of this one.
+    pub(crate) fn with_instead(mut self, path: Option<String>) -> Self {
+        self.instead = path.map(Into::into);
         self
     }
 

@@ -46,8 +46,9 @@ const BODY_TIME: Duration = Duration::from_secs(5);
 /// Time for the body of a refused request: it is read so that its sender sees the reason.
 const REFUSED_BODY_TIME: Duration = Duration::from_secs(1);
 
-/// Most reloads and upgrades at a time, running or waiting. More are refused: each keeps its place
-/// as long as it takes, and too few would be left for other requests.
+/// Most requests that take long at a time, running or waiting: reloads, upgrades, and those that members
+/// answer. More are refused: each keeps its place as long as it takes, and too few would be left for
+/// other requests.
 const SLOW_WAITING_MAX: usize = 8;
 
 const PLAIN: &str = "text/plain; charset=utf-8";
@@ -142,7 +143,7 @@ async fn respond_api(
         return answer();
     }
     let Ok(_permit) = slow.try_acquire() else {
-        let what = "other reloads and upgrades wait already: try again when they are done";
+        let what = "other requests that take long wait already: try again when they are done";
         return api::refuse(&Problem::new(StatusCode::SERVICE_UNAVAILABLE, what));
     };
     tokio::task::spawn_blocking(answer).await.unwrap_or_else(|_| {
@@ -165,6 +166,11 @@ struct Target<'r> {
     path: &'r str,
     query: &'r str,
     accept: &'r str,
+}
+
+/// Returns a page as it is without parameters.
+pub(crate) fn page(state: &dyn AdminState, path: &str) -> Reply {
+    route(state, &Method::GET, &Target { path, query: "", accept: "" })
 }
 
 fn route(state: &dyn AdminState, method: &Method, target: &Target<'_>) -> Reply {

@@ -117,7 +117,8 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     let threads = snapshots.start().and_then(|()| logs.start()).and_then(|()| replicas.start());
     threads.context("cannot start a thread")?;
     announce(&config, &plan, &names, bounds, admin.as_ref(), started.file);
-    let control = control.start((&config, &version.registry), admin.as_ref())?;
+    let state = Arc::clone(&process) as Arc<dyn keyway_control::AdminState>;
+    let control = control.start((&config, &version.registry), admin.as_ref(), state)?;
     let mut live = Live {
         document: started.joining.as_ref().and_then(Joining::document),
         about: control.about(),

@@ -2,9 +2,11 @@
 
 use super::document::{changes, checked};
 use super::inside::Desk;
+use super::passing;
 use keyway_control::{
     AdminState, AppliedStatus, ApplyOrder, ApplyRefusal, Content, DocumentStatus, FleetApi,
-    FleetStatus, PoolStatus, RolloutAction, RolloutAsk, RolloutStatus, ScriptKill,
+    FleetStatus, MemberAnswer, PassedRequest, PoolStatus, RolloutAction, RolloutAsk, RolloutStatus,
+    ScriptKill, Selection,
 };
 use keyway_fleet::limits::WATCH_DEFAULT;
 use keyway_fleet::{
@@ -41,6 +43,8 @@ pub enum Question {
     Apply(Apply, Tell),
     /// The same about the rollout.
     Steer(Steer, Tell),
+    /// A request for members, and where their answers go.
+    Pass(Selection, PassedRequest, passing::Tell),
 }
 
 /// The channel for the outcome of an order.
@@ -52,6 +56,8 @@ pub enum Answer {
     Fleet(Box<FleetStatus>),
     Documents(Vec<StoredDocument>),
     Rollout(Option<Box<RolloutStatus>>),
+    /// Members are asked, or no member is, for this reason.
+    Passed(Result<(), ApplyRefusal>),
 }
 
 /// State of the node that is known without asking its thread.
@@ -245,6 +251,22 @@ impl FleetApi for Asking {
         let (at, by) = (unix_seconds(), OPERATOR.to_owned());
         let steer = Steer { id: OrderId(0), what, at, by };
         self.order(|tell| Question::Steer(steer, tell)).map(|_| ())
+    }
+
+    fn pass_on(
+        &self,
+        to: &Selection,
+        request: &PassedRequest,
+    ) -> Result<Vec<MemberAnswer>, ApplyRefusal> {
+        let (tell, told) = sync_channel(1);
+        let question = Question::Pass(to.clone(), request.clone(), tell);
+        match self.ask(question).map_err(ApplyRefusal::Unavailable)? {
+            Answer::Passed(outcome) => outcome?,
+            _ => return Err(ApplyRefusal::Unavailable("the control node does not answer".into())),
+        }
+        told.recv_timeout(passing::within(request) + ANSWER_WITHIN).map_err(|_| {
+            ApplyRefusal::Unavailable("the members have not answered in time".to_owned())
+        })
     }
 }
 

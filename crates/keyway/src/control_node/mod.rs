@@ -10,11 +10,13 @@ mod admin;
 mod document;
 mod engine;
 mod inside;
+mod passing;
 mod show;
 
 pub use admin::Asking;
 pub use document::changes;
 pub use inside::{Desk, Inside, Staying};
+pub use passing::{ANSWERED, NOT_ANSWERED};
 
 use crate::bus::{Failures, Repeats, Signalled, figures, incarnation, note, watch_signals};
 use admin::{Ask, Question, Tell};
@@ -23,11 +25,15 @@ use keyway_base::Time;
 use keyway_bus::{Event, NodeId, Settings, Stamp, Upstream, Url};
 use keyway_channel::{Driver, DriverSettings, clock, here};
 use keyway_config::{BusTls, ConfigError, ControlNodeConfig};
-use keyway_control::{Access, Admin, AdminHandle, AdminOptions, Engine, Seat, Told};
+use keyway_control::{
+    Access, Admin, AdminHandle, AdminOptions, ApplyRefusal, Engine, PassedRequest, Seat, Selection,
+    Told,
+};
 use keyway_fleet::{
-    Identity, Leader, LeaderAction, LeaderFact, Note, OrderId, Outcome, TOPIC, Version,
+    ApplyFault, Identity, Leader, LeaderAction, LeaderFact, Note, OrderId, Outcome, TOPIC, Version,
 };
 use keyway_metrics::BusMetrics;
+use passing::Passing;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -97,6 +103,8 @@ struct Running {
     /// The threads that wait for the outcome of an order.
     orders: BTreeMap<OrderId, Tell>,
     next_order: u64,
+    /// The requests that members are answering.
+    passing: Passing,
     look_at: Time,
     tls: Option<BusTls>,
     id: NodeId,
@@ -207,6 +215,7 @@ impl Running {
             asks,
             orders: BTreeMap::new(),
             next_order: 0,
+            passing: Passing::default(),
             look_at: clock(),
             tls: parts.tls,
             id: parts.id,
@@ -391,7 +400,13 @@ impl Running {
                 let _ = self.driver.node().reply(from, seq, 1, &why, now);
             }
             Event::PeerDown { reason, .. } => note(&mut self.failures.lost, reason),
-            Event::Failed { reason, .. } => note(&mut self.failures.messages, reason),
+            Event::Result { seq, status, items, .. } => {
+                self.passing.on_result(seq, status, items);
+            }
+            Event::Failed { seq, reason, maybe, .. } => {
+                note(&mut self.failures.messages, reason);
+                self.passing.on_failed(seq, reason, maybe);
+            }
             Event::Unreached { at, reason, .. } => {
                 let why = reason.to_string();
                 if self.repeats.is_news(&at.to_string(), &why, now) {
@@ -442,8 +457,35 @@ impl Running {
                 order.id = self.number(outcome);
                 self.leader.steer(order, clock());
             }
+            Question::Pass(selection, request, answers) => {
+                let outcome = self.pass_on(&selection, &request, answers);
+                let _ = tell.try_send(admin::Answer::Passed(outcome));
+            }
         }
         self.carry_out();
+    }
+
+    /// Asks members. Each of them obeys the leader alone.
+    fn pass_on(
+        &mut self,
+        selection: &Selection,
+        request: &PassedRequest,
+        tell: passing::Tell,
+    ) -> Result<(), ApplyRefusal> {
+        let now = clock();
+        let view = self.leader.view(now);
+        if !self.leader.leads() {
+            let fault = ApplyFault::NotLeading(view.leader.map(|leader| leader.fact));
+            return Err(ApplyRefusal::Unavailable(fault.to_string()));
+        }
+        let targets =
+            passing::targets(&view, selection).map_err(|what| ApplyRefusal::Invalid(vec![what]))?;
+        let (words, within) = (request.encode(), passing::within(request));
+        let node = self.driver.node();
+        self.passing.begin(&targets, tell, |id| {
+            node.command(id, &words, within, now).map_err(|fault| fault.to_string())
+        });
+        Ok(())
     }
 
     /// Numbers an order, whose outcome goes there.

@@ -3,6 +3,7 @@
 mod client;
 mod fleet;
 mod health;
+mod members;
 mod show;
 mod upgrade;
 
@@ -10,6 +11,7 @@ use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
 use client::{Answer, Client, Unreachable};
 use keyway_tls::ClientTls;
+use members::MembersOf;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -28,6 +30,7 @@ Examples:
   keyway ctl eject sessions 127.0.0.1:7002  takes it out of use until it is restored
   keyway ctl config                         the settings that the process runs with
   keyway ctl --config keyway.toml health    for what watches a process: needs no token
+  keyway ctl --zone 1 slow-log              of a control node: of all its members in zone 1
   keyway ctl --admin https://127.0.0.1:9380 --ca-file ca.pem --token-file token status
 ")]
 pub struct Ctl {
@@ -36,6 +39,8 @@ pub struct Ctl {
     /// Print the reply as it came, in JSON.
     #[arg(long, global = true)]
     json: bool,
+    #[command(flatten)]
+    members: MembersOf,
     #[command(subcommand)]
     what: What,
 }
@@ -287,7 +292,7 @@ pub fn run(ctl: &Ctl) -> Result<ExitCode> {
         Ok(client) => client,
         Err(what) => return Ok(fail(&what, 2)),
     };
-    if matches!(ctl.what, What::Upgrade) {
+    if matches!(ctl.what, What::Upgrade) && !ctl.members.is_given() {
         return Ok(upgrade::run(ctl, &client));
     }
     let (method, path, body) = match &ctl.what {
@@ -299,7 +304,20 @@ pub fn run(ctl: &Ctl) -> Result<ExitCode> {
         }
         what => request(what),
     };
-    match client.ask(method, &path, body.as_ref()) {
+    let path = match ctl.members.is_given() {
+        true => match ctl.members.path(&path) {
+            Ok(path) => path,
+            Err(what) => return Ok(fail(&what, 2)),
+        },
+        false => path,
+    };
+    let ask = |path: &str| client.ask(method, path, body.as_ref());
+    let answer = ask(&path).and_then(|answer| match members::instead(&path, &answer.body) {
+        // A control node answers for its members.
+        Some(instead) if answer.status == 404 => ask(&instead),
+        _ => Ok(answer),
+    });
+    match answer {
         Ok(answer) => Ok(tell(ctl, &answer)),
         Err(Unreachable(what)) => Ok(fail(&what, UNREACHABLE)),
     }
@@ -413,7 +431,11 @@ fn tell(ctl: &Ctl, answer: &Answer) -> ExitCode {
     if let Err(status) = printed {
         return status;
     }
-    if is_done { ExitCode::SUCCESS } else { ExitCode::from(REFUSED) }
+    for line in members::missing(&answer.body).iter().filter(|_| !ctl.json) {
+        eprintln!("keyway ctl: {line}");
+    }
+    let has_failed = answer.body["failed"].as_u64().is_some_and(|failed| failed > 0);
+    if is_done && !has_failed { ExitCode::SUCCESS } else { ExitCode::from(REFUSED) }
 }
 
 /// Returns the answer for people.
@@ -421,6 +443,11 @@ fn tell(ctl: &Ctl, answer: &Answer) -> ExitCode {
 /// # Errors
 /// Returns what the answer lacks.
 fn shown(what: &What, body: &Value) -> Result<String, String> {
+    if members::is_of_several(body)
+        && let Some(text) = shown_of_several(what, body)
+    {
+        return Ok(text);
+    }
     Ok(match what {
         What::Status => show::fields(body),
         What::Health => show::text(&body["status"]) + "\n",
@@ -448,6 +475,16 @@ fn shown(what: &What, body: &Value) -> Result<String, String> {
         What::Reload => show::reloaded(body),
         What::Upgrade => upgrade::serves(body),
     })
+}
+
+/// Returns the answer of several members for people, where it has another form than that of one.
+fn shown_of_several(what: &What, body: &Value) -> Option<String> {
+    match what {
+        What::Status => Some(members::status(body)),
+        What::Config => Some(members::configs(body)),
+        _ if body["failed"].is_u64() => Some(members::changed(body)),
+        _ => None,
+    }
 }
 
 /// Prints to standard output. A reader that closed it is not an error; a full disk is.

@@ -1,14 +1,17 @@
 //! The thread's loop: the bus, the machine, the file, and the orders to the main thread.
 
+use super::asked::{Answer, Desk};
 use super::measure::Base;
 use super::{Joining, Ordered, SharedAbout, is_passing, state_file};
 use crate::bus::{Repeats, incarnation};
+use crate::control_node::{ANSWERED, NOT_ANSWERED};
 use crate::reload::{Diff, Refusal, Wake};
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use keyway_base::Time;
 use keyway_bus::{Event, NodeId, SendOptions, Settings, Stamp, Tokens};
 use keyway_channel::{Driver, DriverSettings, clock, here};
 use keyway_config::ControlConfig;
+use keyway_control::{AdminState, PassedRequest};
 use keyway_fleet::limits::{PUBLISHED_LEN_MAX, REPORT_WITHIN};
 use keyway_fleet::{Document, Member, MemberAction, Published, TOPIC, Version};
 use keyway_tls::PeerTls;
@@ -48,6 +51,8 @@ pub(super) struct Link {
     report: Option<u64>,
     upstream: Option<NodeId>,
     repeats: Repeats,
+    /// Requests of the leader for the admin listener.
+    desk: Desk,
 }
 
 fn settings(control: &ControlConfig, tokens: Tokens) -> Result<Settings> {
@@ -113,10 +118,12 @@ impl Start {
 }
 
 impl Link {
-    pub fn new(start: Start) -> std::io::Result<Link> {
+    pub fn new(start: Start, state: Arc<dyn AdminState>) -> Result<Link> {
         let Start { settings, tls, member, about, state_file, main } = start;
         let id = settings.id;
-        let driver = Driver::new(settings, DriverSettings { tls, ..DriverSettings::default() })?;
+        let driver = Driver::new(settings, DriverSettings { tls, ..DriverSettings::default() })
+            .context("no node of the bus")?;
+        let desk = Desk::start(state, driver.waker())?;
         Ok(Link {
             driver,
             member,
@@ -131,6 +138,7 @@ impl Link {
             report: None,
             upstream: None,
             repeats: Repeats::default(),
+            desk,
         })
     }
 
@@ -164,6 +172,10 @@ impl Link {
         }
         while let Ok(outcome) = self.applied.1.try_recv() {
             self.on_applied(outcome);
+        }
+        while let Some(Answer { to, seq, reply }) = self.desk.poll() {
+            // If it cannot be sent, the leader waits for no longer than it has said.
+            let _ = self.driver.node().reply(to, seq, ANSWERED, &reply.encode(), clock());
         }
         let now = clock();
         self.member.set_about(self.about.get(), now);
@@ -218,10 +230,25 @@ impl Link {
                 let version = Version { epoch, revision: version };
                 tracing::error!("control: there are two documents {version}; the first one counts");
             }
-            Event::Command { from, seq, .. } => {
-                let _ = self.driver.node().reply(from, seq, 1, &["a proxy has no commands"], now);
+            Event::Command { from, seq, args } => {
+                if let Err(why) = self.on_command(from, seq, args) {
+                    let _ = self.driver.node().reply(from, seq, NOT_ANSWERED, &[why], now);
+                }
             }
             _ => {}
+        }
+    }
+
+    /// Has a request of the leader answered. Returns why it is not.
+    fn on_command(&self, from: NodeId, seq: u64, args: Vec<Vec<u8>>) -> Result<(), &'static str> {
+        let request = PassedRequest::decode(args).ok_or("a proxy has no such command")?;
+        // Others on the bus have its token, too, and are not obeyed.
+        if self.member.leader() != Some(from) {
+            return Err("this process answers the leader alone, and has not heard of this one");
+        }
+        match self.desk.ask(from, seq, request) {
+            true => Ok(()),
+            false => Err("too many requests wait for an answer: try again"),
         }
     }
 

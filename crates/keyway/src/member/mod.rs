@@ -4,6 +4,7 @@
 //! The thread drives the node of the bus and the machine [`keyway_fleet::Member`]. The main thread
 //! applies documents as it applies reloads. Workers know of neither.
 
+mod asked;
 mod link;
 mod measure;
 mod state_file;
@@ -13,6 +14,7 @@ use crate::reload::{Cause, Diff, Refusal, Wake};
 use anyhow::{Context, Result};
 use keyway_bus::Tokens;
 use keyway_config::{Config, ConfigError, ControlConfig, read_token};
+use keyway_control::AdminState;
 use keyway_fleet::{About, Begun, Document, Saved};
 use keyway_metrics::Registry;
 use link::{Link, Start};
@@ -248,6 +250,7 @@ impl Membership {
     pub fn start(
         (joining, main): (Option<&Joining>, Sender<Wake>),
         (config, registry): (&Config, &Arc<Registry>),
+        state: Arc<dyn AdminState>,
     ) -> Result<Option<Membership>> {
         let Some(joining) = joining else { return Ok(None) };
         joining.said.iter().for_each(|line| tracing::info!("control: {line}"));
@@ -258,7 +261,7 @@ impl Membership {
         let start = Start::new(joining, main, about.clone())?;
         let (tell, told) = sync_channel(1);
         // The node of the bus stays on the thread that makes it.
-        let run = move || match Link::new(start) {
+        let run = move || match Link::new(start, state) {
             Ok(link) => {
                 // The thread that waits has not given up: it waits for this alone.
                 let _ = tell.send(Ok(link.waker()));
@@ -270,7 +273,7 @@ impl Membership {
             .name("keyway-fleet".to_owned())
             .spawn(run)
             .context("cannot start a thread")?;
-        let wake = told.recv().context("the thread has ended")?.context("no node of the bus")?;
+        let wake = told.recv().context("the thread has ended")??;
         Ok(Some(Membership { about, is_over, wake, thread: Some(thread) }))
     }
 

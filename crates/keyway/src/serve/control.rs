@@ -6,7 +6,7 @@ use crate::member::{Joining, Membership, SharedAbout};
 use crate::reload::Wake;
 use anyhow::Result;
 use keyway_config::Config;
-use keyway_control::AdminHandle;
+use keyway_control::{AdminHandle, AdminState};
 use keyway_metrics::Registry;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -49,9 +49,10 @@ impl<'j> Prepared<'j> {
         self,
         serving: (&Config, &Arc<Registry>),
         admin: Option<&AdminHandle>,
+        state: Arc<dyn AdminState>,
     ) -> Result<Control> {
         let is_upgrade = self.is_upgrade;
-        self.begin(serving, admin).or_else(|error| match is_upgrade {
+        self.begin(serving, admin, state).or_else(|error| match is_upgrade {
             true => {
                 tracing::error!("no control plane is joined: {error:#}; restart this process");
                 Ok(Control { membership: None, inside: None })
@@ -64,10 +65,11 @@ impl<'j> Prepared<'j> {
         self,
         serving: (&Config, &Arc<Registry>),
         admin: Option<&AdminHandle>,
+        state: Arc<dyn AdminState>,
     ) -> Result<Control> {
         let begun = self.staying.map(|it| it.start(admin_address(admin), self.is_upgrade));
         let inside = begun.transpose()?;
-        let membership = Membership::start((self.joining, self.wake), serving)?;
+        let membership = Membership::start((self.joining, self.wake), serving, state)?;
         Ok(Control { membership, inside })
     }
 }
