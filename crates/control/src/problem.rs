@@ -13,7 +13,7 @@ pub(crate) struct Problem {
     r#type: &'static str,
     title: &'static str,
     status: u16,
-    detail: String,
+    detail: Box<str>,
     /// Every single mistake, if there may be several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     errors: Vec<String>,
@@ -41,7 +41,7 @@ struct Servers {
 
 impl Problem {
     /// Creates a problem with this status. `detail` says what to do about it.
-    pub(crate) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+    pub(crate) fn new(status: StatusCode, detail: impl Into<Box<str>>) -> Self {
         let title = status.canonical_reason().unwrap_or("Problem");
         let detail = detail.into();
         Self {
