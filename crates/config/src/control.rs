@@ -51,6 +51,7 @@ pub(crate) fn resolve(
         token_file,
         tls,
         state_file: path(section, "state_file")?,
+        host: section.text("host").map(str::to_owned),
         pools: pools(section, named, report),
         inside,
     })

@@ -159,6 +159,9 @@ fn control(control: &ControlConfig, out: &mut Out) {
         out.entry(table, "tls", &text);
     }
     out.entry(table, "state_file", &path(&control.state_file));
+    if let Some(host) = &control.host {
+        out.entry(table, "host", &string(host));
+    }
     if !control.pools.is_empty() {
         out.entry(table, "pools", &list(control.pools.clone()));
     }

@@ -59,6 +59,8 @@ pub struct ControlConfig {
     pub tls: Option<PeerSettings>,
     /// The file in which the process keeps documents.
     pub state_file: PathBuf,
+    /// The host under which clients reach listeners at every address of the machine.
+    pub host: Option<String>,
     /// The pools that documents replace.
     pub pools: Vec<String>,
     /// The control node that runs in the process.

@@ -57,6 +57,7 @@ pub(crate) enum Resource {
     Documents,
     ReadRollout,
     SteerRollout,
+    Proxies,
     OfMembers(OfMembers),
     Description,
 }
@@ -72,6 +73,7 @@ impl Resource {
                 | Self::Documents
                 | Self::ReadRollout
                 | Self::SteerRollout
+                | Self::Proxies
                 | Self::OfMembers(_)
         )
     }
@@ -85,7 +87,7 @@ impl Resource {
 }
 
 /// Every resource, with its method and path.
-const ROUTES: [(Method, &str, Resource); 39] = [
+const ROUTES: [(Method, &str, Resource); 40] = [
     (Method::GET, "/v1/health", Resource::Health),
     (Method::GET, "/v1/ready", Resource::Ready),
     (Method::GET, "/v1/status", Resource::Status),
@@ -109,6 +111,7 @@ const ROUTES: [(Method, &str, Resource); 39] = [
     (Method::GET, "/v1/fleet/documents", Resource::Documents),
     (Method::GET, ROLLOUT, Resource::ReadRollout),
     (Method::POST, ROLLOUT, Resource::SteerRollout),
+    (Method::GET, "/v1/fleet/proxies", Resource::Proxies),
     (Method::GET, "/v1/fleet/status", Resource::OfMembers(OfMembers::Status)),
     (Method::GET, "/v1/fleet/pools", Resource::OfMembers(OfMembers::Pools)),
     (Method::GET, "/v1/fleet/servers", Resource::OfMembers(OfMembers::Servers)),
@@ -270,6 +273,7 @@ fn answer(state: &dyn AdminState, resource: Resource, call: &Call<'_>) -> Result
         | Resource::Documents
         | Resource::ReadRollout
         | Resource::SteerRollout
+        | Resource::Proxies
         | Resource::OfMembers(_) => {
             let what = "this process is no control node: ask one of `keyway control`";
             Err(Problem::new(StatusCode::NOT_FOUND, what))

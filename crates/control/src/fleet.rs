@@ -238,6 +238,8 @@ pub struct MemberStatus {
     pub listeners: Vec<String>,
     /// Its pools.
     pub pools: Vec<String>,
+    /// The addresses at which clients find them.
+    pub serves: Vec<ServingStatus>,
     /// True if it is of the share of a rollout that is going on.
     pub in_share: bool,
     /// The newest version on its disk.
@@ -250,6 +252,17 @@ pub struct MemberStatus {
     pub silent_seconds: Option<u64>,
     /// For how long it has not served by what is published, in seconds.
     pub behind_seconds: Option<u64>,
+}
+
+/// An address at which clients find a pool.
+#[derive(Clone, Debug, Serialize)]
+pub struct ServingStatus {
+    /// The pool.
+    pub pool: String,
+    /// The protocol of its clients.
+    pub protocol: String,
+    /// The address, as `HOST:PORT`.
+    pub address: String,
 }
 
 /// A document.

@@ -2,7 +2,8 @@
 
 use crate::api::{Call, Reply, Resource, body, description, health, json, queried, ready};
 use crate::fleet::{
-    ApplyOrder, ApplyRefusal, Content, FleetApi, RolloutAction, RolloutAsk, RolloutStatus,
+    ApplyOrder, ApplyRefusal, Content, FleetApi, MemberState, MemberStatus, RolloutAction,
+    RolloutAsk, RolloutStatus, ServingStatus,
 };
 use crate::members;
 use crate::problem::Problem;
@@ -59,8 +60,10 @@ pub(crate) fn answer(
     resource: Resource,
     call: &Call<'_>,
 ) -> Result<Reply, Problem> {
-    if let Resource::OfMembers(which) = resource {
-        return members::answer(fleet, which, call);
+    match resource {
+        Resource::OfMembers(which) => return members::answer(fleet, which, call),
+        Resource::Proxies => return proxies(fleet, call),
+        _ => {}
     }
     // Another process has more parameters there than this one.
     let instead = resource.path_of_members().filter(|_| !resource.is_of_fleet());
@@ -92,6 +95,47 @@ pub(crate) fn answer(
 
 fn rollout(fleet: &dyn FleetApi) -> Result<Reply, Problem> {
     Ok(json(&RolloutOf { rollout: fleet.rollout().map_err(mute)? }))
+}
+
+#[derive(Serialize)]
+struct Proxies {
+    proxies: Vec<Proxy>,
+}
+
+/// An address at which clients find a pool, and whose it is.
+#[derive(Serialize)]
+struct Proxy {
+    member: String,
+    zone: u64,
+    #[serde(flatten)]
+    serving: ServingStatus,
+}
+
+/// Answers with the addresses of members that are on the bus, for clients.
+fn proxies(fleet: &dyn FleetApi, call: &Call<'_>) -> Result<Reply, Problem> {
+    let [pool, zone] = queried(call.query, ["pool", "zone"])?;
+    let zone: Option<u64> = zone
+        .map(|zone| zone.parse())
+        .transpose()
+        .map_err(|_| Problem::new(StatusCode::BAD_REQUEST, "zone is not a number"))?;
+    let status = fleet.fleet().map_err(mute)?;
+    // Another node does not know who is on the bus.
+    if !status.leads {
+        let admin = status.leader.and_then(|leader| leader.admin);
+        let what = admin.map_or("nobody leads: try again".to_owned(), |admin| {
+            format!("this node does not lead: ask the admin listener at {admin}")
+        });
+        return Err(mute(what));
+    }
+    let is_asked = |member: &MemberStatus| {
+        member.state != MemberState::Silent && zone.is_none_or(|zone| zone == member.zone)
+    };
+    let asked = status.members.into_iter().filter(is_asked);
+    let proxies = asked.flat_map(|MemberStatus { id, zone, serves, .. }| {
+        serves.into_iter().map(move |serving| Proxy { member: id.clone(), zone, serving })
+    });
+    let is_of_pool = |one: &Proxy| pool.as_ref().is_none_or(|pool| one.serving.pool == *pool);
+    Ok(json(&Proxies { proxies: proxies.filter(is_of_pool).collect() }))
 }
 
 /// Answers with the current document. A rollout that is going on has a later one.

@@ -35,7 +35,7 @@ pub use backends::{AWAY, BackendRoleStatus, BackendStatus, PoolStatus, utc};
 pub use fleet::{
     AppliedStatus, ApplyOrder, ApplyRefusal, Content, DocumentStatus, FleetApi, FleetStatus,
     LeaderStatus, MemberState, MemberStatus, RolloutAction, RolloutAsk, RolloutPhase,
-    RolloutStatus, TallyStatus,
+    RolloutStatus, ServingStatus, TallyStatus,
 };
 pub use key_stats::{BigKeyStatus, HotKeyList, HotKeyStatus, KeyStatsList, KeyStatsOfPool};
 pub use limits::AdminLimits;

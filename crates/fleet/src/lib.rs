@@ -29,7 +29,7 @@ pub use leader::{
     Note, OrderId, RolloutOrder, RolloutView, Steer, Steering, StoredDocument, Ticket,
 };
 pub use member::{Action as MemberAction, Begun, Member, Refusal};
-pub use report::{About, RefusedVersion, Report};
+pub use report::{About, RefusedVersion, Report, Serving};
 pub use rollout::{Measured, Outcome, Rollout, RolloutState, Share, Tally};
 pub use saved::{Saved, SavedFault};
 pub use version::Version;

@@ -13,6 +13,20 @@ pub struct About {
     pub listeners: Vec<String>,
     /// The names of its pools.
     pub pools: Vec<String>,
+    /// The addresses at which clients find its pools.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub serves: Vec<Serving>,
+}
+
+/// An address at which clients find a pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Serving {
+    /// The name of the pool.
+    pub pool: String,
+    /// The protocol of its clients: `redis` or `memcached`.
+    pub protocol: String,
+    /// The address, as `HOST:PORT`.
+    pub address: String,
 }
 
 /// A version that a member could not apply.
@@ -52,6 +66,12 @@ impl About {
         for list in [&mut self.listeners, &mut self.pools] {
             list.truncate(NAMES_MAX);
             list.iter_mut().for_each(|name| *name = cut(name, NAME_LEN_MAX));
+        }
+        self.serves.truncate(NAMES_MAX);
+        for one in &mut self.serves {
+            for text in [&mut one.pool, &mut one.protocol, &mut one.address] {
+                *text = cut(text, NAME_LEN_MAX);
+            }
         }
         self
     }

@@ -64,6 +64,12 @@ pub(crate) static CONTROL: Table = Table {
             "Where the process keeps the latest document. The process writes it; its folder must be there.",
         ),
         key(
+            "host",
+            Kind::HostName,
+            Unset("listeners at 0.0.0.0 and [::] are not told"),
+            "The host under which clients reach this process, such as `\"192.0.2.7\"`: what the control plane tells clients of listeners at 0.0.0.0 and [::] (docs/discovery.md).",
+        ),
+        key(
             "pools",
             PoolNames,
             Unset("none"),

@@ -1,9 +1,10 @@
 //! The fleet, in the form of the admin API and of metrics.
 
 use keyway_control::{
-    FleetStatus, LeaderStatus, MemberState, MemberStatus, RolloutPhase, RolloutStatus, TallyStatus,
+    FleetStatus, LeaderStatus, MemberState, MemberStatus, RolloutPhase, RolloutStatus,
+    ServingStatus, TallyStatus,
 };
-use keyway_fleet::{FleetView, MemberView, Outcome, RolloutState, RolloutView, Tally};
+use keyway_fleet::{FleetView, MemberView, Outcome, RolloutState, RolloutView, Serving, Tally};
 use keyway_metrics::FleetFigures;
 
 /// Returns the fleet for the API.
@@ -47,6 +48,7 @@ fn member_status(member: &MemberView, leads: bool) -> MemberStatus {
         version: member.about.version.clone(),
         listeners: member.about.listeners.clone(),
         pools: member.about.pools.clone(),
+        serves: member.about.serves.iter().map(serving).collect(),
         in_share: member.is_in_share,
         saved: member.saved.map(|version| version.to_string()),
         running: member.running.map(|version| version.to_string()),
@@ -54,6 +56,11 @@ fn member_status(member: &MemberView, leads: bool) -> MemberStatus {
         silent_seconds: member.silent_for.filter(|_| leads).map(seconds),
         behind_seconds: member.behind_for.map(seconds),
     }
+}
+
+fn serving(one: &Serving) -> ServingStatus {
+    let Serving { pool, protocol, address } = one.clone();
+    ServingStatus { pool, protocol, address }
 }
 
 /// Returns a rollout for the API.

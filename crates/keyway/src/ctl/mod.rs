@@ -177,6 +177,12 @@ enum What {
     Upgrade,
     /// Of a control node: who leads, and every member with its version and state.
     Fleet,
+    /// Of a control node: the addresses at which clients find a pool.
+    Proxies {
+        /// Only those of this pool.
+        #[arg(long, value_name = "NAME")]
+        pool: Option<String>,
+    },
     /// Of a control node: the documents that are kept, the latest first.
     Documents {
         /// Print the document of this revision, and nothing else.
@@ -362,6 +368,10 @@ fn request(what: &What) -> (&'static str, String, Option<Value>) {
             ("PUT", "/v1/log-level".to_owned(), Some(json!({"level": level})))
         }
         What::Fleet => get("/v1/fleet"),
+        What::Proxies { pool: None } => get("/v1/fleet/proxies"),
+        What::Proxies { pool: Some(pool) } => {
+            get(&format!("/v1/fleet/proxies?pool={}", encoded(pool)))
+        }
         What::Documents { .. } | What::Diff { .. } | What::History => get("/v1/fleet/documents"),
         What::Rollback { revision, base, dry_run, rollout } => {
             let order = rollout.storing(*base, *dry_run).of_revision(*revision);
@@ -465,6 +475,7 @@ fn shown(what: &What, body: &Value) -> Result<String, String> {
         What::Config => show::config(body),
         What::LogLevel { .. } => show::text(&body["level"]) + "\n",
         What::Fleet => fleet::fleet(body),
+        What::Proxies { .. } => show::proxies(body),
         What::Documents { revision } => fleet::documents(body, *revision)?,
         What::Diff { from, to } => fleet::diff(body, from.as_ref(), to.as_ref())?,
         What::History => fleet::history(body),

@@ -82,6 +82,15 @@ pub fn servers(body: &Value) -> String {
     table(rows)
 }
 
+/// Returns a line for each address at which clients find a pool.
+pub fn proxies(body: &Value) -> String {
+    const FIELDS: [&str; 5] = ["pool", "protocol", "address", "member", "zone"];
+    let mut rows = vec![head(&FIELDS)];
+    let row = |one: &Value| FIELDS.iter().map(|name| text(&one[*name])).collect();
+    rows.extend(list(&body["proxies"]).iter().map(row));
+    table(rows)
+}
+
 /// Returns a line for each client, and one for those left out.
 pub fn connections(body: &Value) -> String {
     const FIELDS: [&str; 8] =

@@ -13,9 +13,11 @@ use crate::control_node::Staying;
 use crate::reload::{Cause, Diff, Refusal, Wake};
 use anyhow::{Context, Result};
 use keyway_bus::Tokens;
-use keyway_config::{Config, ConfigError, ControlConfig, read_token};
+use keyway_config::{
+    Config, ConfigError, ControlConfig, ListenAddr, ListenerConfig, Protocol, read_token,
+};
 use keyway_control::AdminState;
-use keyway_fleet::{About, Begun, Document, Saved};
+use keyway_fleet::{About, Begun, Document, Saved, Serving};
 use keyway_metrics::Registry;
 use link::{Link, Start};
 use measure::Counted;
@@ -195,6 +197,7 @@ impl SharedAbout {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             listeners: config.listeners.iter().map(|one| one.bind.to_string()).collect(),
             pools: config.pools.iter().map(|pool| pool.name.clone()).collect(),
+            serves: config.listeners.iter().filter_map(|one| serving(config, one)).collect(),
         };
         *self.0.lock() = (about, Some(counted));
     }
@@ -206,6 +209,32 @@ impl SharedAbout {
     fn counted(&self) -> Option<Counted> {
         self.0.lock().1.clone()
     }
+}
+
+/// Returns the address at which clients find a listener's pool, if it is known.
+fn serving(config: &Config, listener: &ListenerConfig) -> Option<Serving> {
+    let host = config.control.as_ref().and_then(|control| control.host.as_deref());
+    let bound = match &listener.bind {
+        ListenAddr::Tcp(address) if address.port() == 0 => None,
+        ListenAddr::Tcp(address) if !address.ip().is_unspecified() => Some(address.to_string()),
+        ListenAddr::Tcp(address) => host.map(|host| match host.contains(':') {
+            true => format!("[{host}]:{}", address.port()),
+            false => format!("{host}:{}", address.port()),
+        }),
+        // Clients of a unix socket are on its host, and know its path.
+        _ => None,
+    };
+    // An operator has said how clients reach it.
+    let named = listener.register.as_ref().map(|entry| entry.address.clone());
+    let protocol = match listener.protocol {
+        Protocol::Redis => "redis",
+        Protocol::Memcached { .. } => "memcached",
+    };
+    Some(Serving {
+        pool: config.pools.get(listener.pool_index)?.name.clone(),
+        protocol: protocol.to_owned(),
+        address: named.or(bound)?,
+    })
 }
 
 /// An order to serve by a document. It is answered once, unless the process ends.

@@ -62,6 +62,14 @@ fn control_answers_for_all_members_and_for_some() {
     assert_eq!(refused.status.code(), Some(1), "{}", refused.text);
     assert!(refused.text.contains("z2.proxy.0.2: no pool"), "{}", refused.text);
 
+    let found = json(&told(&["--json", "proxies", "--pool", "main"]));
+    let found = found["proxies"].as_array().cloned().unwrap_or_default();
+    let addresses: Vec<_> = found.iter().filter_map(|one| one["address"].as_str()).collect();
+    let own: Vec<_> = fleet.proxies.iter().map(|proxy| proxy.client.to_string()).collect();
+    assert_eq!(addresses, own);
+    let none = json(&told(&["--json", "proxies", "--pool", "nowhere"]));
+    assert_eq!(none["proxies"], Json::Array(Vec::new()));
+
     only_the_leader_is_answered(&fleet, leader);
     shown_by_top(&fleet, leader);
     a_member_that_hangs_is_missing(&mut fleet, leader);
