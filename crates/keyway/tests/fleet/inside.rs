@@ -163,7 +163,9 @@ fn a_process_leads_the_fleet_through_reloads_upgrades_and_kills() {
 
     // The one that is stopped, and the one that is killed, are started again.
     signal(next, Signal::TERM);
-    wait_until("it has ended", SOON, || serving_process(first.admin).is_none());
+    wait_until("it answers no more", SOON, || serving_process(first.admin).is_none());
+    // It leaves the bus last.
+    wait_until("it has ended", SOON, || std::net::TcpListener::bind(bus).is_ok());
     let shape = LoadShape { prefix: "again".to_owned(), ..LoadShape::default() };
     let load = CheckedLoad::start(second.client, shape);
     load.wait_replies(50);
