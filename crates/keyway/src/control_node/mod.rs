@@ -390,7 +390,10 @@ impl Running {
         match event {
             Event::Message { from, body, .. } => self.leader.handle_report(from, &body, now),
             Event::Joined(id) => self.leader.handle_joined(id),
-            Event::Left(id) => self.leader.handle_left(id, now),
+            Event::Left(id) => {
+                self.leader.handle_left(id, now);
+                self.passing.on_left(id);
+            }
             // It is for the nodes below; this one needs it only to pass it on.
             Event::Push { topic, epoch, version, .. } => {
                 self.driver.node().applied(&topic, Stamp { epoch, version }, true, now);

@@ -36,8 +36,16 @@ pub type Tell = SyncSender<Vec<MemberAnswer>>;
 pub struct Passing {
     open: BTreeMap<u64, Open>,
     next: u64,
-    /// Commands of the bus, each with its request and its member's index in that.
-    sent: BTreeMap<u64, (u64, usize)>,
+    /// Commands of the bus.
+    sent: BTreeMap<u64, Sent>,
+}
+
+/// A command of the bus: its member, its request, and the member's index in that.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    to: NodeId,
+    request: u64,
+    index: usize,
 }
 
 /// A request that waits for answers.
@@ -109,7 +117,7 @@ impl Passing {
             };
             let outcome = sent.map(|seq| {
                 open.left += 1;
-                self.sent.insert(seq, (number, index));
+                self.sent.insert(seq, Sent { to: target.id, request: number, index });
                 MemberReply::default()
             });
             let (id, zone) = (target.id.to_string(), target.id.zone());
@@ -136,8 +144,17 @@ impl Passing {
         self.on_outcome(seq, Err(format!("{reason}{may}")));
     }
 
+    /// Takes that a member has left the bus: its answers do not come.
+    pub fn on_left(&mut self, id: NodeId) {
+        let of = self.sent.iter().filter(|(_, sent)| sent.to == id).map(|(seq, _)| *seq);
+        for seq in of.collect::<Vec<_>>() {
+            let why = "it has left the bus; it may be done all the same";
+            self.on_outcome(seq, Err(why.to_owned()));
+        }
+    }
+
     fn on_outcome(&mut self, seq: u64, outcome: Result<MemberReply, String>) {
-        let Some((number, index)) = self.sent.remove(&seq) else { return };
+        let Some(Sent { request: number, index, .. }) = self.sent.remove(&seq) else { return };
         if let Some(open) = self.open.get_mut(&number) {
             open.left = open.left.saturating_sub(1);
             open.len += outcome.as_ref().map_or(0, |reply| reply.body.len());
@@ -205,6 +222,25 @@ mod tests {
         assert_eq!(bodies[4], Err(&"no room".to_owned()));
         assert!(bodies[3].is_err_and(|why| why.contains("may be done")));
         assert!(passing.open.is_empty() && passing.sent.is_empty());
+    }
+
+    #[test]
+    fn a_member_that_leaves_is_not_waited_for() {
+        let mut passing = Passing::default();
+        let (tell, told) = sync_channel(1);
+        let there = targets(&[true, true]);
+        let mut seq = 0;
+        passing.begin(&there, tell, |_| {
+            seq += 1;
+            Ok(seq)
+        });
+        passing.on_result(2, ANSWERED, reply(1));
+        passing.on_left(there[1].id);
+        assert!(told.try_recv().is_err(), "it has answered before");
+        passing.on_left(there[0].id);
+        let answers = told.try_recv().expect("nobody is awaited");
+        assert!(answers[0].outcome.is_err() && answers[1].outcome.is_ok());
+        assert!(passing.sent.is_empty());
     }
 
     #[test]

@@ -31,6 +31,8 @@ pub struct Answer {
 pub struct Desk {
     asked: SyncSender<Asked>,
     answered: Receiver<Answer>,
+    /// Number of requests without an answer yet.
+    open: usize,
 }
 
 impl Desk {
@@ -45,17 +47,26 @@ impl Desk {
             .name("keyway-asked".to_owned())
             .spawn(move || answer_all(&*state, &asks, &answers, &waker))
             .context("cannot start a thread")?;
-        Ok(Desk { asked, answered })
+        Ok(Desk { asked, answered, open: 0 })
     }
 
     /// Has a request answered. Returns false if too many wait.
-    pub fn ask(&self, from: NodeId, seq: u64, request: PassedRequest) -> bool {
-        self.asked.try_send(Asked { from, seq, request }).is_ok()
+    pub fn ask(&mut self, from: NodeId, seq: u64, request: PassedRequest) -> bool {
+        let is_taken = self.asked.try_send(Asked { from, seq, request }).is_ok();
+        self.open += usize::from(is_taken);
+        is_taken
     }
 
     /// Returns the next answer.
-    pub fn poll(&self) -> Option<Answer> {
-        self.answered.try_recv().ok()
+    pub fn poll(&mut self) -> Option<Answer> {
+        let answer = self.answered.try_recv().ok()?;
+        self.open = self.open.saturating_sub(1);
+        Some(answer)
+    }
+
+    /// Returns whether a request has no answer yet.
+    pub fn is_busy(&self) -> bool {
+        self.open > 0
     }
 }
 

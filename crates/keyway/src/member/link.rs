@@ -28,6 +28,9 @@ const TURN: Duration = Duration::from_secs(1);
 /// Time until a document is applied again that could not be at that moment, as during an upgrade.
 const APPLY_AGAIN: Duration = Duration::from_secs(1);
 
+/// Longest turn while the thread waits for an answer before it leaves.
+const ANSWER_TURN: Duration = Duration::from_millis(20);
+
 /// Time for leaving the bus at the end.
 const LEAVE_WITHIN: Duration = Duration::from_millis(500);
 
@@ -173,10 +176,7 @@ impl Link {
         while let Ok(outcome) = self.applied.1.try_recv() {
             self.on_applied(outcome);
         }
-        while let Some(Answer { to, seq, reply }) = self.desk.poll() {
-            // If it cannot be sent, the leader waits for no longer than it has said.
-            let _ = self.driver.node().reply(to, seq, ANSWERED, &reply.encode(), clock());
-        }
+        self.answer();
         let now = clock();
         self.member.set_about(self.about.get(), now);
         if self.member.poll_deadline().is_some_and(|at| at <= now) {
@@ -191,8 +191,27 @@ impl Link {
         Ok(())
     }
 
+    /// Sends the answers that have come to the leader.
+    fn answer(&mut self) {
+        while let Some(Answer { to, seq, reply }) = self.desk.poll() {
+            // If it cannot be sent, the leader waits for no longer than it has said.
+            let _ = self.driver.node().reply(to, seq, ANSWERED, &reply.encode(), clock());
+        }
+    }
+
     fn leave(mut self) {
         let until = clock() + LEAVE_WITHIN;
+        // The end may be what a request has asked for, and its answer is about to come.
+        while self.desk.is_busy() && clock() < until {
+            if self.driver.turn(ANSWER_TURN).is_err() {
+                return;
+            }
+            self.answer();
+        }
+        // What is queued goes out first.
+        if self.driver.turn(Duration::ZERO).is_err() {
+            return;
+        }
         self.driver.node().leave(clock());
         while clock() < until {
             while let Some(event) = self.driver.poll_event() {
@@ -240,7 +259,12 @@ impl Link {
     }
 
     /// Has a request of the leader answered. Returns why it is not.
-    fn on_command(&self, from: NodeId, seq: u64, args: Vec<Vec<u8>>) -> Result<(), &'static str> {
+    fn on_command(
+        &mut self,
+        from: NodeId,
+        seq: u64,
+        args: Vec<Vec<u8>>,
+    ) -> Result<(), &'static str> {
         let request = PassedRequest::decode(args).ok_or("a proxy has no such command")?;
         // Others on the bus have its token, too, and are not obeyed.
         if self.member.leader() != Some(from) {
