@@ -181,8 +181,10 @@ impl Live {
             .logs
             .of_new_pools(&version.plan, &merged.config)
             .map_err(|error| Refusal::new(Cause::Invalid, vec![format!("{error:#}")]))?;
+        self.about.groups().attach(&version.plan, &merged.config);
         let behind = workers
             .follow(&version.plan, &version.registry, opened)
+            .inspect_err(|_| self.about.groups().attach(&self.version.plan, &self.config))
             .map_err(|error| Refusal::new(Cause::Invalid, vec![format!("{error:#}")]))?;
         // Nothing fails from here on, so state that is shared with the old settings may change now.
         let rereads = certificates::replace(&self.config, &self.file, &new);
