@@ -56,6 +56,8 @@ pub(crate) enum Resource {
     Documents,
     ReadRollout,
     SteerRollout,
+    Groups,
+    FailOver,
     Description,
 }
 
@@ -70,12 +72,14 @@ impl Resource {
                 | Self::Documents
                 | Self::ReadRollout
                 | Self::SteerRollout
+                | Self::Groups
+                | Self::FailOver
         )
     }
 }
 
 /// Every resource, with its method and path.
-const ROUTES: [(Method, &str, Resource); 24] = [
+const ROUTES: [(Method, &str, Resource); 26] = [
     (Method::GET, "/v1/health", Resource::Health),
     (Method::GET, "/v1/ready", Resource::Ready),
     (Method::GET, "/v1/status", Resource::Status),
@@ -99,6 +103,8 @@ const ROUTES: [(Method, &str, Resource); 24] = [
     (Method::GET, "/v1/fleet/documents", Resource::Documents),
     (Method::GET, ROLLOUT, Resource::ReadRollout),
     (Method::POST, ROLLOUT, Resource::SteerRollout),
+    (Method::GET, "/v1/fleet/groups", Resource::Groups),
+    (Method::POST, FAILOVER, Resource::FailOver),
     (Method::GET, "/v1/openapi.json", Resource::Description),
 ];
 
@@ -129,12 +135,15 @@ pub(crate) fn kind(method: &Method, path: &str) -> Kind {
 /// Returns whether an answer may take seconds: a reload waits for every worker, and an upgrade for
 /// a reload before it.
 pub(crate) fn takes_long(method: &Method, path: &str) -> bool {
-    method == Method::POST && matches!(path, "/v1/reload" | "/v1/upgrade" | DOCUMENT | ROLLOUT)
+    method == Method::POST
+        && matches!(path, "/v1/reload" | "/v1/upgrade" | DOCUMENT | ROLLOUT | FAILOVER)
 }
 
 const DOCUMENT: &str = "/v1/fleet/document";
 
 const ROLLOUT: &str = "/v1/fleet/rollout";
+
+const FAILOVER: &str = "/v1/fleet/groups/failover";
 
 /// Longest body of a request with a document, in bytes: each of its bytes may take two in JSON.
 const DOCUMENT_BODY_LEN_MAX: usize = 2 * keyway_fleet::limits::DOCUMENT_LEN_MAX + 1024;
@@ -238,7 +247,9 @@ fn answer(state: &dyn AdminState, resource: Resource, call: &Call<'_>) -> Result
         | Resource::ApplyDocument
         | Resource::Documents
         | Resource::ReadRollout
-        | Resource::SteerRollout => {
+        | Resource::SteerRollout
+        | Resource::Groups
+        | Resource::FailOver => {
             let what = "this process is no control node: ask one of `keyway control`";
             Err(Problem::new(StatusCode::NOT_FOUND, what))
         }

@@ -4,6 +4,7 @@ use crate::api::{Call, Reply, Resource, body, description, health, json, queried
 use crate::fleet::{
     ApplyOrder, ApplyRefusal, Content, FleetApi, RolloutAction, RolloutAsk, RolloutStatus,
 };
+use crate::groups::{FailoverOrder, GroupList};
 use crate::problem::Problem;
 use crate::state::AdminState;
 use hyper::StatusCode;
@@ -74,6 +75,12 @@ pub(crate) fn answer(
             let SteerBody { action } = body(call)?;
             fleet.steer(action).map_err(refused)?;
             rollout(fleet)
+        }
+        Resource::Groups => Ok(json(&GroupList { groups: fleet.groups().map_err(mute)? })),
+        Resource::FailOver => {
+            let order: FailoverOrder = body(call)?;
+            fleet.fail_over(&order).map_err(refused)?;
+            Ok(json(&GroupList { groups: fleet.groups().map_err(mute)? }))
         }
         _ => {
             let what = "this process is a control node: it serves no clients; see /v1/fleet";

@@ -3,12 +3,14 @@
 use super::document::{changes, checked};
 use super::inside::Desk;
 use keyway_control::{
-    AdminState, AppliedStatus, ApplyOrder, ApplyRefusal, Content, DocumentStatus, FleetApi,
-    FleetStatus, PoolStatus, RolloutAction, RolloutAsk, RolloutStatus, ScriptKill,
+    AdminState, AppliedStatus, ApplyOrder, ApplyRefusal, Content, DocumentStatus, FailoverOrder,
+    FleetApi, FleetStatus, GroupStatus, PoolStatus, RolloutAction, RolloutAsk, RolloutStatus,
+    ScriptKill,
 };
 use keyway_fleet::limits::WATCH_DEFAULT;
 use keyway_fleet::{
-    Apply, ApplyFault, OrderId, RolloutOrder, Steer, Steering, StoredDocument, Version,
+    Apply, ApplyFault, Failover, GroupView, OrderId, RolloutOrder, Steer, Steering, StoredDocument,
+    Version,
 };
 use keyway_metrics::{BusFigures, BusMetrics, FleetFigures, write_fleet};
 use parking_lot::Mutex;
@@ -37,6 +39,9 @@ pub enum Question {
     Fleet,
     Documents,
     Rollout,
+    Groups,
+    /// An order to fail over, and where its outcome goes.
+    Failover(Failover, Tell),
     /// An order, and where its outcome goes. The thread gives it its number.
     Apply(Apply, Tell),
     /// The same about the rollout.
@@ -52,6 +57,7 @@ pub enum Answer {
     Fleet(Box<FleetStatus>),
     Documents(Vec<StoredDocument>),
     Rollout(Option<Box<RolloutStatus>>),
+    Groups(Vec<GroupView>),
 }
 
 /// State of the node that is known without asking its thread.
@@ -157,6 +163,8 @@ impl Asking {
             | ApplyFault::RollingOut(_)
             | ApplyFault::NoRollout
             | ApplyFault::TooFew
+            | ApplyFault::NotFit(_)
+            | ApplyFault::NoGroup(_)
             | ApplyFault::WentBack => ApplyRefusal::Conflict(fault.to_string()),
             ApplyFault::TooLong | ApplyFault::OutOfBounds => {
                 ApplyRefusal::Invalid(vec![fault.to_string()])
@@ -245,6 +253,20 @@ impl FleetApi for Asking {
         let (at, by) = (unix_seconds(), OPERATOR.to_owned());
         let steer = Steer { id: OrderId(0), what, at, by };
         self.order(|tell| Question::Steer(steer, tell)).map(|_| ())
+    }
+
+    fn groups(&self) -> Result<Vec<GroupStatus>, String> {
+        match self.ask(Question::Groups)? {
+            Answer::Groups(groups) => Ok(groups.iter().map(super::show::group).collect()),
+            _ => Err("the control node does not answer".to_owned()),
+        }
+    }
+
+    fn fail_over(&self, order: &FailoverOrder) -> Result<(), ApplyRefusal> {
+        let FailoverOrder { pool, to } = order.clone();
+        let (at, by) = (unix_seconds(), OPERATOR.to_owned());
+        let order = Failover { id: OrderId(0), pool, to, at, by };
+        self.order(|tell| Question::Failover(order, tell)).map(|_| ())
     }
 }
 
