@@ -220,6 +220,7 @@ impl Leader {
     /// Takes everything that the coordinator holds, as of one revision.
     pub fn handle_listed(&mut self, revision: u64, facts: BTreeMap<String, Fact>, now: Time) {
         self.facts = facts;
+        self.groups.urge();
         self.revision = revision;
         self.is_whole = true;
         self.fault = None;
@@ -237,6 +238,7 @@ impl Leader {
         }
         self.revision = revision;
         self.fault = None;
+        self.groups.urge();
         for KeyChange { key, fact } in changes {
             if !matches!(self.place, Place::Leads { .. }) {
                 self.roster.load_one(&key, fact.as_ref(), now);
@@ -270,6 +272,7 @@ impl Leader {
         let Some((_, purpose)) = self.writing.take_if(|(known, _)| *known == ticket) else {
             return;
         };
+        self.groups.urge();
         match written {
             Written::Done(revision) => {
                 self.await_revision = self.await_revision.max(revision);
@@ -460,8 +463,11 @@ impl Leader {
         self.publish(fact.epoch, now);
         self.publish_groups(fact.epoch, now);
         self.follow_rollout(now);
-        self.tend_groups(&fact, now);
-        let is_writing = self.write_group(&fact, modified, now)
+        let looks = self.groups.takes_look(now);
+        if looks {
+            self.tend_groups(&fact, now);
+        }
+        let is_writing = (looks && self.write_group(&fact, modified, now))
             || self.write_order(&fact, modified)
             || self.write_end(&fact, modified, now);
         if !is_writing {

@@ -157,6 +157,20 @@ impl fmt::Display for Note {
                 "document {revision} was taken back: all members get the one from before, as \
                  document {end}: {why}"
             ),
+            Note::TooMany(id) => write!(
+                f,
+                "there is no room for {id}: a cluster has {} members at most",
+                crate::limits::MEMBERS_MAX
+            ),
+            of_group => of_group.fmt_group(f),
+        }
+    }
+}
+
+impl Note {
+    /// Writes a note about a group of servers.
+    fn fmt_group(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
             Note::PrimaryTaken(pool, primary) => {
                 write!(f, "pool {pool}: {primary} is the primary from now on")
             }
@@ -179,11 +193,8 @@ impl fmt::Display for Note {
                 write!(f, "pool {pool}: the servers do not do as they are told: {why}")
             }
             Note::GroupIs(pool, state) => write!(f, "pool {pool}: {state}"),
-            Note::TooMany(id) => write!(
-                f,
-                "there is no room for {id}: a cluster has {} members at most",
-                crate::limits::MEMBERS_MAX
-            ),
+            // All others are written elsewhere.
+            _ => Ok(()),
         }
     }
 }

@@ -22,6 +22,10 @@ use keyway_bus::NodeId;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+/// Time between two looks because of views. With a shorter one the views of a thousand members cost
+/// the leader more.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
 /// Longest time of an order of an operator.
 const ORDER_MAX: Duration = Duration::from_secs(12);
 
@@ -75,6 +79,11 @@ pub(super) struct Groups {
     states: BTreeMap<String, (GroupState, Time)>,
     told: BTreeMap<String, GroupState>,
     due: Option<Time>,
+    /// True if something has changed that is to be looked at now.
+    is_urgent: bool,
+    /// True if views have come since the latest look.
+    has_views: bool,
+    looked_at: Option<Time>,
 }
 
 impl Groups {
@@ -87,7 +96,24 @@ impl Groups {
 
     /// Returns when something is due.
     pub fn due(&self) -> Option<Time> {
-        self.due
+        let views = self.looked_at.filter(|_| self.has_views).map(|at| at + LOOK_EVERY);
+        self.due.into_iter().chain(views).min()
+    }
+
+    /// Has everything looked at now.
+    pub fn urge(&mut self) {
+        self.is_urgent = true;
+    }
+
+    /// Returns whether it is time to look at the groups.
+    pub fn takes_look(&mut self, now: Time) -> bool {
+        let is_old = self.looked_at.is_none_or(|at| now.since(at) >= LOOK_EVERY);
+        let is_due = self.due.is_some_and(|due| due <= now);
+        if !is_old && !self.is_urgent && !is_due {
+            return false;
+        }
+        (self.is_urgent, self.has_views, self.looked_at) = (false, false, Some(now));
+        true
     }
 
     pub fn take(&mut self, from: NodeId, groups: Vec<GroupSeen>, now: Time) {
@@ -97,6 +123,7 @@ impl Groups {
             }
             let known = self.settings.as_ref().is_some_and(|all| all.contains_key(&seen.pool));
             if known {
+                self.has_views = true;
                 self.observers.entry(seen.pool.clone()).or_default().take(from, seen, now);
             }
         }
@@ -126,6 +153,7 @@ impl Leader {
             self.groups.settings = Some(settings);
             // A thread that the owner has ended answers no order.
             self.groups.running.clear();
+            self.groups.urge();
             self.decide(now);
         }
     }
@@ -149,6 +177,7 @@ impl Leader {
             return;
         }
         self.groups.running.remove(pool);
+        self.groups.urge();
         // The servers are another than they were seen.
         if let Some(observers) = self.groups.observers.get_mut(pool) {
             observers.forget(self.me.node);
@@ -184,6 +213,7 @@ impl Leader {
         let until = now + ORDER_MAX;
         let pending = Pending { until, sent: None, begun: None, failed: None, order };
         self.groups.pending.insert(pending.order.pool.clone(), pending);
+        self.groups.urge();
         self.decide(now);
     }
 
