@@ -247,5 +247,7 @@ pub enum Command {
         from: String,
         /// The replica.
         to: String,
+        /// All others, which follow it afterwards.
+        others: Vec<String>,
     },
 }

@@ -11,7 +11,7 @@ use keyway_fleet::{
     Decided, DecisionRefusal, Decisions, GroupSeen, PublishedGroups, RoleSeen, ServerSeen, Version,
 };
 use keyway_topology::{Endpoint, InfoReplication};
-use keyway_worker::{Cluster, DecidedPrimary, Plan, SeenServer};
+use keyway_worker::{DecidedPrimary, Plan, PoolPlan, SeenServer};
 use parking_lot::Mutex;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -19,10 +19,14 @@ use std::time::Duration;
 /// Age from which what a pool has seen is not reported: nobody asks its servers any more.
 const SEEN_MAX: Duration = Duration::from_secs(3);
 
+/// Longest time for which writes wait while a primary hands over. If control is gone by then, they go to
+/// the primary that there is.
+const HELD_MAX: Duration = Duration::from_secs(5);
+
 /// A pool whose primary the control plane decides.
 struct Pool {
     name: String,
-    cluster: Weak<Cluster>,
+    served: Weak<PoolPlan>,
     refresh: Duration,
     /// False if another pool has replaced it, and clients use it still.
     is_current: bool,
@@ -33,6 +37,8 @@ struct Inner {
     decisions: Decisions,
     pools: Vec<Pool>,
     plan: Weak<Plan>,
+    /// Until when writes wait at most.
+    held_until: Option<Time>,
 }
 
 /// The groups, shared by the main thread and that of the fleet.
@@ -52,27 +58,26 @@ impl Groups {
         inner.plan = Arc::downgrade(plan);
         inner.pools.retain_mut(|pool| {
             pool.is_current = false;
-            pool.cluster.strong_count() > 0
+            pool.served.strong_count() > 0
         });
         for (index, (pool, served)) in config.pools.iter().zip(&plan.pools).enumerate() {
             let PoolKindConfig::Replicated(replicated, _) = &pool.kind else { continue };
             let is_retired = plan.retired(index as u16).is_some();
-            let Some(cluster) = served.kind.cluster() else { continue };
             if replicated.failover.is_none() || is_retired {
                 continue;
             }
-            let weak = Arc::downgrade(cluster);
-            match inner.pools.iter_mut().find(|known| Weak::ptr_eq(&known.cluster, &weak)) {
+            let weak = Arc::downgrade(served);
+            match inner.pools.iter_mut().find(|known| Weak::ptr_eq(&known.served, &weak)) {
                 Some(known) => known.is_current = true,
                 None => inner.pools.push(Pool {
                     name: pool.name.clone(),
-                    cluster: weak,
+                    served: weak,
                     refresh: replicated.discovery.refresh,
                     is_current: true,
                 }),
             }
         }
-        inner.obey();
+        inner.obey(false);
     }
 
     /// Returns whether a pool of this process is a group.
@@ -96,9 +101,21 @@ impl Groups {
         self.0.lock().decisions.version()
     }
 
-    /// Has all pools obey the decisions.
+    /// Has all pools obey the decisions. Writes wait while a primary hands over.
     pub fn obey(&self) {
-        self.0.lock().obey();
+        self.0.lock().obey(true);
+    }
+
+    /// Lets writes go on that have waited for too long, or that wait with nobody to end it if
+    /// `is_over`.
+    pub fn release(&self, is_over: bool) {
+        let mut inner = self.0.lock();
+        let is_due = inner.held_until.is_some_and(|until| until <= monotonic() || is_over);
+        if is_due {
+            inner.held_until = None;
+            let served = inner.pools.iter().filter_map(|pool| pool.served.upgrade());
+            served.for_each(|pool| pool.pause.set_handed_over(false));
+        }
     }
 
     /// Returns the groups as the pools of this process see them.
@@ -107,7 +124,7 @@ impl Groups {
         let now = monotonic();
         let pools = inner.pools.iter().filter(|pool| pool.is_current);
         let seen = pools.filter_map(|pool| {
-            let (at, servers) = pool.cluster.upgrade()?.seen()?;
+            let (at, servers) = pool.served.upgrade()?.kind.cluster()?.seen()?;
             let epoch = inner.decisions.of(&pool.name).map_or(0, |decided| decided.epoch);
             let is_old = now.since(at) > SEEN_MAX.max(pool.refresh * 3);
             let servers = servers.into_iter().map(|server| server_seen(server, now)).collect();
@@ -118,23 +135,31 @@ impl Groups {
 }
 
 impl Inner {
-    fn obey(&self) {
+    fn obey(&mut self, holds: bool) {
         let mut has_changed = false;
         for pool in &self.pools {
-            let Some(cluster) = pool.cluster.upgrade() else { continue };
+            let Some(served) = pool.served.upgrade() else { continue };
+            let Some(cluster) = served.kind.cluster() else { continue };
             let decided = self.decisions.of(&pool.name);
             let primary = decided.and_then(primary);
-            if cluster.decide(primary, monotonic()) {
-                has_changed = true;
-                if let Some(Decided { primary, epoch, next, .. }) = decided {
-                    tracing::info!(
-                        pool = pool.name,
-                        primary,
-                        epoch,
-                        next,
-                        "control: the primary is decided"
-                    );
-                }
+            let is_handed_over = primary.as_ref().is_some_and(|primary| primary.next.is_some());
+            if !cluster.decide(primary, monotonic()) {
+                continue;
+            }
+            has_changed = true;
+            // Of the requests of a client that are on their way the server would refuse some.
+            served.pause.set_handed_over(is_handed_over && holds);
+            if is_handed_over && holds {
+                self.held_until = Some(monotonic() + HELD_MAX);
+            }
+            if let Some(Decided { primary, epoch, next, .. }) = decided {
+                tracing::info!(
+                    pool = pool.name,
+                    primary,
+                    epoch,
+                    next,
+                    "control: the primary is decided"
+                );
             }
         }
         if let Some(plan) = self.plan.upgrade().filter(|_| has_changed) {

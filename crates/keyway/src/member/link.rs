@@ -147,6 +147,7 @@ impl Link {
     pub fn run(mut self, is_over: &AtomicBool) {
         loop {
             if let Err(error) = self.turn() {
+                self.about.groups().release(true);
                 tracing::error!(
                     "control: the thread ends: {error}; this process serves on by what it has"
                 );
@@ -154,6 +155,7 @@ impl Link {
             }
             // ORDER: the flag itself is the only data
             if is_over.load(Ordering::Relaxed) {
+                self.about.groups().release(true);
                 return self.leave();
             }
         }
@@ -173,6 +175,7 @@ impl Link {
         }
         let now = clock();
         self.member.set_about(self.about.get(), now);
+        self.about.groups().release(false);
         self.member.observe(self.about.groups().seen(), now);
         if self.member.poll_deadline().is_some_and(|at| at <= now) {
             self.member.handle_timeout(now);

@@ -180,6 +180,13 @@ fn handed_over(addresses: &[SocketAddr]) {
         let found = wait_healthy(&fleet);
         assert_eq!(found["primary"], to, "{found}");
         assert_ne!(found["primary"], primary);
+        wait_until("all others follow it", SOON, || {
+            let found = group(&fleet).unwrap_or_default();
+            let of = found["servers"].as_array().cloned().unwrap_or_default();
+            let follow =
+                |one: &&serde_json::Value| one["follows"] == to.as_str() && one["linked"] == true;
+            of.iter().filter(follow).count() + 1 == addresses.len()
+        });
         primary = to;
         loads.iter().for_each(|load| load.wait_replies(100));
     }

@@ -148,7 +148,7 @@ impl Servers {
             Command::Follow { primary, .. } => {
                 self.servers[nth].of = self.find(primary);
             }
-            Command::Switch { from, .. } => {
+            Command::Switch { from, others, .. } => {
                 let from = self.find(from).ok_or("no such server")?;
                 if self.servers[nth].of.is_none() && self.servers[from].of == Some(nth) {
                     return Ok(());
@@ -159,6 +159,11 @@ impl Servers {
                 }
                 self.servers[nth].offset = self.servers[from].offset;
                 (self.servers[nth].of, self.servers[from].of) = (None, Some(nth));
+                for other in others.iter().filter_map(|it| self.find(it)).collect::<Vec<_>>() {
+                    if self.reaches(by, other, now) {
+                        self.servers[other].of = Some(nth);
+                    }
+                }
             }
         }
         match is_bad {

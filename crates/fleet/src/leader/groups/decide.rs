@@ -309,8 +309,14 @@ impl Leader {
         let Some(chosen) = chosen else {
             return refuse(format!("pool {pool} has no replica that can become the primary"));
         };
-        let is_linked = matches!(chosen.role, Some(RoleSeen::Replica { is_linked: true, .. }));
         let to = chosen.address.clone();
+        let is_linked = match &chosen.role {
+            Some(RoleSeen::Replica { of, .. }) if of != primary => {
+                return refuse(format!("{to} follows {of} and not {primary} yet: try again"));
+            }
+            Some(RoleSeen::Replica { is_linked, .. }) => *is_linked,
+            _ => true,
+        };
         match fitness(chosen) {
             Err(why) => return refuse(format!("{to} {why}")),
             Ok(_) if !is_linked => {

@@ -13,6 +13,9 @@ use std::time::Duration;
 /// replicas for a moment.
 const TELL_AFTER: Duration = Duration::from_secs(3);
 
+/// Time for writes that proxies had sent before they knew that the primary hands over.
+const HOLD_FOR: Duration = Duration::from_millis(50);
+
 /// Time until a server is made a replica again that was told before. A server that writes the address
 /// of its primary in another way would be told all the time otherwise.
 const FOLLOW_AGAIN: Duration = Duration::from_secs(5);
@@ -62,7 +65,10 @@ impl Leader {
                 if let Some(until) = obeyed {
                     return Some(until);
                 }
-                Command::Switch { from: group.primary.clone(), to: to.clone() }
+                let from = group.primary.clone();
+                let is_other = |server: &&String| **server != from && *server != to;
+                let others = settings.servers.iter().filter(is_other).cloned().collect();
+                Command::Switch { from, to: to.clone(), others }
             }
             Phase::Settled => {
                 let is_told = |server: &String| {
@@ -95,9 +101,12 @@ impl Leader {
     /// Returns until when members are waited for that do not know the decision yet.
     fn awaits_members(&self, pool: &str, epoch: u64, now: Time) -> Option<Time> {
         let (published, at) = self.groups.published.as_ref()?;
-        let until = *at + OBEYED_WITHIN;
+        let (soon, until) = (*at + HOLD_FOR, *at + OBEYED_WITHIN);
         if published.version.revision < epoch || now >= until {
             return None;
+        }
+        if now < soon {
+            return Some(soon);
         }
         let mut others = self.groups.observers.get(pool)?.all_fresh(now);
         let is_behind = others.any(|(id, seen)| id != self.me.node && seen.epoch < epoch);

@@ -35,7 +35,14 @@ impl Watching {
                 self.promote(primary, old.as_deref(), others)
             }
             Command::Follow { server, primary } => self.make_replica(server, primary),
-            Command::Switch { from, to } => self.switch(from, to),
+            Command::Switch { from, to, others } => {
+                self.switch(from, to)?;
+                for other in others {
+                    // One that does not answer is made a replica when it does.
+                    let _ = self.make_replica(other, to);
+                }
+                Ok(())
+            }
         }
     }
 
