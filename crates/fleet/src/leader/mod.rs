@@ -184,7 +184,9 @@ impl Leader {
     /// that has passed at `now` is due at once.
     pub fn poll_deadline(&self, now: Time) -> Option<Time> {
         let roster = matches!(self.place, Place::Leads { .. }).then(|| self.roster.due()).flatten();
-        let due = self.not_before.into_iter().chain(roster).chain(self.groups.due());
+        // While nothing can be decided, groups are looked at as soon as something can.
+        let groups = self.groups.due().filter(|_| self.decides());
+        let due = self.not_before.into_iter().chain(roster).chain(groups);
         due.chain(self.watch_due(now)).min()
     }
 
@@ -378,6 +380,12 @@ impl Leader {
 
     fn answer(&mut self, order: OrderId, outcome: Result<Version, ApplyFault>) {
         self.actions.push_back(Action::Answer(order, outcome));
+    }
+
+    /// Returns whether the copy is whole and of now, and nothing is being written.
+    fn decides(&self) -> bool {
+        let is_whole = self.is_whole && self.revision >= self.await_revision;
+        is_whole && self.writing.is_none() && self.not_before.is_none() && self.ended.is_none()
     }
 
     /// Does the next thing that is to be done.
