@@ -201,16 +201,29 @@ impl Config {
     /// # Errors
     /// Returns everything wrong with it.
     pub fn check_document(name: &str, text: &str) -> Result<Config, Vec<ConfigError>> {
+        Config::of_document(name, text, false)
+    }
+
+    /// Does the same, and reads the files of passwords and certificates that the document names.
+    ///
+    /// # Errors
+    /// Returns everything that is wrong with it, or with the files.
+    pub fn load_document(name: &str, text: &str) -> Result<Config, Vec<ConfigError>> {
+        Config::of_document(name, text, true)
+    }
+
+    fn of_document(name: &str, text: &str, reads_files: bool) -> Result<Config, Vec<ConfigError>> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let pools = crate::overlay::pool_names(text);
         // Something must listen in a file.
         let string = crate::toml_text::string;
         let first = string(pools.first().map(String::as_str).unwrap_or_default());
         let names: Vec<String> = pools.iter().map(|pool| string(pool)).collect();
+        // With a control node in the process no file of a token is needed, which would be read.
         let mut frame = format!(
-            "[control]\ncluster = \"c\"\nid = \"z1.proxy.0.1\"\nurls = [\"mem://c\"]\n\
-             token_file = \"t\"\nstate_file = \"s\"\npools = [{}]\n[[listener]]\nbind = \
-             \"tcp://127.0.0.1:1\"\npool = {first}\n",
+            "[server]\nadmin = \"tcp://127.0.0.1:2\"\n[control]\ncluster = \"c\"\nid = \
+             \"z1.proxy.0.1\"\ncoordinator = {{ dir = \"d\" }}\nstate_file = \"s\"\npools = [{}]\n[[listener]]\nbind = \"tcp://127.0.0.1:1\"\npool = \
+             {first}\n",
             names.join(", ")
         );
         for name in &pools {
@@ -227,7 +240,7 @@ impl Config {
             report.consequence(0, Problem::new("the document has no pools", hint));
             return Err(report.finish().err().unwrap_or_default());
         }
-        read_with(&frame, None, name, &Overlay { name, text }, false)
+        read_with(&frame, None, name, &Overlay { name, text }, reads_files)
     }
 }
 

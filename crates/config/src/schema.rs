@@ -4,6 +4,7 @@
 mod circuit;
 mod cluster;
 mod control;
+mod failover;
 mod key;
 mod kind;
 mod limits;
@@ -21,6 +22,7 @@ mod user;
 pub(crate) use circuit::{CIRCUIT, OUTLIERS};
 pub(crate) use cluster::{CLUSTER, REPLICATED};
 pub(crate) use control::{CONTROL, CONTROL_COORDINATOR, CONTROL_TLS};
+pub(crate) use failover::GROUP_FAILOVER;
 pub(crate) use key::{Key, Table};
 pub(crate) use kind::{Absent, Choices, Kind};
 pub(crate) use limits::LIMITS;
@@ -60,7 +62,7 @@ pub(crate) static ROOT: Table = Table {
 };
 
 /// Every table with keys of its own, in the order of the documentation.
-pub(crate) static TABLES: [&Table; 35] = [
+pub(crate) static TABLES: [&Table; 36] = [
     &SERVER,
     &WORKERS,
     &LOG,
@@ -86,6 +88,7 @@ pub(crate) static TABLES: [&Table; 35] = [
     &EJECTION,
     &CIRCUIT,
     &OUTLIERS,
+    &GROUP_FAILOVER,
     &RECONNECT,
     &TLS,
     &PREFIX,

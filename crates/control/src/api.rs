@@ -59,6 +59,8 @@ pub(crate) enum Resource {
     SteerRollout,
     Proxies,
     OfMembers(OfMembers),
+    Groups,
+    FailOver,
     Description,
 }
 
@@ -75,6 +77,8 @@ impl Resource {
                 | Self::SteerRollout
                 | Self::Proxies
                 | Self::OfMembers(_)
+                | Self::Groups
+                | Self::FailOver
         )
     }
 
@@ -87,7 +91,7 @@ impl Resource {
 }
 
 /// Every resource, with its method and path.
-const ROUTES: [(Method, &str, Resource); 40] = [
+const ROUTES: [(Method, &str, Resource); 42] = [
     (Method::GET, "/v1/health", Resource::Health),
     (Method::GET, "/v1/ready", Resource::Ready),
     (Method::GET, "/v1/status", Resource::Status),
@@ -127,6 +131,8 @@ const ROUTES: [(Method, &str, Resource); 40] = [
     (Method::POST, "/v1/fleet/upgrade", Resource::OfMembers(OfMembers::NamedChange)),
     (Method::POST, "/v1/fleet/scripts/kill", Resource::OfMembers(OfMembers::Change)),
     (Method::GET, "/v1/fleet/page", Resource::OfMembers(OfMembers::Page)),
+    (Method::GET, "/v1/fleet/groups", Resource::Groups),
+    (Method::POST, FAILOVER, Resource::FailOver),
     (Method::GET, "/v1/openapi.json", Resource::Description),
 ];
 
@@ -162,7 +168,7 @@ pub(crate) fn takes_long(method: &Method, path: &str) -> bool {
     };
     ROUTES.iter().any(is_of_members)
         || method == Method::POST
-            && matches!(path, "/v1/reload" | "/v1/upgrade" | DOCUMENT | ROLLOUT)
+            && matches!(path, "/v1/reload" | "/v1/upgrade" | DOCUMENT | ROLLOUT | FAILOVER)
 }
 
 /// Returns whether what has this path takes parameters.
@@ -173,6 +179,8 @@ pub(crate) fn takes_query(path: &str) -> bool {
 const DOCUMENT: &str = "/v1/fleet/document";
 
 const ROLLOUT: &str = "/v1/fleet/rollout";
+
+const FAILOVER: &str = "/v1/fleet/groups/failover";
 
 /// Longest body of a request with a document, in bytes: each of its bytes may take two in JSON.
 const DOCUMENT_BODY_LEN_MAX: usize = 2 * keyway_fleet::limits::DOCUMENT_LEN_MAX + 1024;
@@ -274,7 +282,9 @@ fn answer(state: &dyn AdminState, resource: Resource, call: &Call<'_>) -> Result
         | Resource::ReadRollout
         | Resource::SteerRollout
         | Resource::Proxies
-        | Resource::OfMembers(_) => {
+        | Resource::OfMembers(_)
+        | Resource::Groups
+        | Resource::FailOver => {
             let what = "this process is no control node: ask one of `keyway control`";
             Err(Problem::new(StatusCode::NOT_FOUND, what))
         }

@@ -1,6 +1,7 @@
 //! The fleet, as a control node shows and changes it: `/v1/fleet`.
 
 use crate::backends::as_utc;
+use crate::groups::{FailoverOrder, GroupStatus};
 use crate::members::{MemberAnswer, PassedRequest, Selection};
 use serde::{Deserialize, Serialize};
 
@@ -48,6 +49,18 @@ pub trait FleetApi: Send + Sync {
         to: &Selection,
         request: &PassedRequest,
     ) -> Result<Vec<MemberAnswer>, ApplyRefusal>;
+
+    /// Returns the groups of servers, in the order of their pools.
+    ///
+    /// # Errors
+    /// Returns a text if the node does not answer.
+    fn groups(&self) -> Result<Vec<GroupStatus>, String>;
+
+    /// Has another server of a group become the primary. Returns when it is.
+    ///
+    /// # Errors
+    /// Returns why it was not done, or is not known to be.
+    fn fail_over(&self, order: &FailoverOrder) -> Result<(), ApplyRefusal>;
 }
 
 /// An order to store a document.

@@ -5,6 +5,7 @@ use crate::fleet::{
     ApplyOrder, ApplyRefusal, Content, FleetApi, MemberState, MemberStatus, RolloutAction,
     RolloutAsk, RolloutStatus, ServingStatus,
 };
+use crate::groups::{FailoverOrder, GroupList};
 use crate::members;
 use crate::problem::Problem;
 use crate::state::AdminState;
@@ -85,6 +86,12 @@ pub(crate) fn answer(
             let SteerBody { action } = body(call)?;
             fleet.steer(action).map_err(refused)?;
             rollout(fleet)
+        }
+        Resource::Groups => Ok(json(&GroupList { groups: fleet.groups().map_err(mute)? })),
+        Resource::FailOver => {
+            let order: FailoverOrder = body(call)?;
+            fleet.fail_over(&order).map_err(refused)?;
+            Ok(json(&GroupList { groups: fleet.groups().map_err(mute)? }))
         }
         _ => {
             let what = "this process is a control node: it serves no clients; see /v1/fleet";

@@ -16,6 +16,7 @@ mod api;
 mod backends;
 mod fleet;
 mod fleet_api;
+mod groups;
 mod key_stats;
 mod limits;
 mod members;
@@ -37,6 +38,7 @@ pub use fleet::{
     LeaderStatus, MemberState, MemberStatus, RolloutAction, RolloutAsk, RolloutPhase,
     RolloutStatus, ServingStatus, TallyStatus,
 };
+pub use groups::{FailoverOrder, GroupServerStatus, GroupStatus};
 pub use key_stats::{BigKeyStatus, HotKeyList, HotKeyStatus, KeyStatsList, KeyStatsOfPool};
 pub use limits::AdminLimits;
 pub use members::{

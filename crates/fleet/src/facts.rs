@@ -21,6 +21,9 @@ pub(crate) const DOCUMENT: &str = "document";
 pub(crate) const ROLLOUT: &str = "rollout";
 pub(crate) const DOCUMENTS: &str = "documents/";
 pub(crate) const MEMBERS: &str = "members/";
+pub(crate) const GROUPS: &str = "groups/";
+/// The number of decisions about groups so far.
+pub(crate) const DECISIONS: &str = "decisions";
 
 /// A value of the coordinator.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -142,6 +145,10 @@ pub(crate) fn document_key(revision: u64) -> String {
 
 pub(crate) fn member_key(id: NodeId) -> String {
     format!("{MEMBERS}{id}")
+}
+
+pub(crate) fn group_key(pool: &str) -> String {
+    format!("{GROUPS}{pool}")
 }
 
 pub(crate) fn number(value: &[u8]) -> Option<u64> {

@@ -14,19 +14,26 @@ pub mod limits;
 
 mod document;
 mod facts;
+mod groups;
 mod leader;
 mod measuring;
 mod member;
 mod report;
 mod rollout;
 mod saved;
+mod seeing;
 mod version;
 
 pub use document::{Document, DocumentFault, Published, PublishedRollout};
 pub use facts::{Fact, KeyChange, LeaderFact, When, Write, Written};
+pub use groups::{
+    Command, Decided, DecisionRefusal, Decisions, GROUPS_TOPIC, Group, GroupOrder, GroupSeen,
+    GroupSettings, Phase, PublishedGroups, RoleSeen, ServerSeen,
+};
 pub use leader::{
-    Action as LeaderAction, Apply, ApplyFault, FleetView, Identity, Leader, LeaderView, MemberView,
-    Note, OrderId, RolloutOrder, RolloutView, Steer, Steering, StoredDocument, Ticket,
+    Action as LeaderAction, Apply, ApplyFault, Failover, FleetView, GroupState, GroupView,
+    Identity, Leader, LeaderView, MemberView, Note, OrderId, RolloutOrder, RolloutView, ServerView,
+    Steer, Steering, StoredDocument, Ticket,
 };
 pub use member::{Action as MemberAction, Begun, Member, Refusal};
 pub use report::{About, RefusedVersion, Report, Serving};

@@ -15,7 +15,7 @@ pub const PUBLISHED_LEN_MAX: usize = 2 * DOCUMENT_LEN_MAX + HEAD_LEN_MAX;
 pub const SAVED_LEN_MAX: usize = 2 * DOCUMENT_LEN_MAX + 2 * HEAD_LEN_MAX;
 
 /// Bytes of a report that are read. More would let one member fill control's memory.
-pub const REPORT_LEN_MAX: usize = 64 << 10;
+pub const REPORT_LEN_MAX: usize = 96 << 10;
 
 /// Names in each list of a report. With the longest names a report fits into [`REPORT_LEN_MAX`].
 pub const NAMES_MAX: usize = 128;
@@ -96,3 +96,30 @@ pub const ERROR_RATE_MORE: f64 = 0.01;
 pub const P99_FACTOR: f64 = 1.5;
 /// See [`P99_FACTOR`].
 pub const P99_MORE_MICROS: f64 = 5000.0;
+
+/// Groups of servers of a cluster. Each has a thread of the leader, which asks its servers.
+pub const GROUPS_MAX: usize = 64;
+
+/// Servers of all groups in a report. With the longest names a report fits into [`REPORT_LEN_MAX`].
+pub const SERVERS_MAX: usize = 128;
+
+/// Bytes of a pool's name and of an address in a report about groups. A longer one is cut, and its
+/// group is not watched.
+pub const GROUP_NAME_LEN_MAX: usize = 96;
+
+/// Bytes of the published decisions. The longest ones of [`GROUPS_MAX`] groups have fewer.
+pub const GROUPS_LEN_MAX: usize = 64 << 10;
+
+/// Time between two reports of a member about its groups while nothing changes. A longer time lets
+/// the leader count on older views.
+pub const SEEN_EVERY: Duration = Duration::from_secs(1);
+
+/// Age from which a view of an observer counts for nothing: a few times [`SEEN_EVERY`].
+pub const VIEW_FRESH: Duration = Duration::from_secs(4);
+
+/// Time between two orders to the servers of a group that have not had their effect.
+pub const COMMAND_AGAIN: Duration = Duration::from_millis(500);
+
+/// Longest wait for members to know that a primary hands over. Members that do not know it yet send
+/// writes to the primary before, which refuses them until the decision.
+pub const OBEYED_WITHIN: Duration = Duration::from_secs(1);

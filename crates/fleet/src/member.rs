@@ -11,7 +11,10 @@
 
 use crate::limits::{REPORT_AGAIN, REPORT_WITHIN, SAVE_AGAIN};
 use crate::measuring::Measuring;
-use crate::{About, Document, Measured, Published, RefusedVersion, Report, Saved, Version};
+use crate::seeing::Seeing;
+use crate::{
+    About, Document, GroupSeen, Measured, Published, RefusedVersion, Report, Saved, Version,
+};
 use keyway_base::Time;
 use keyway_bus::NodeId;
 use std::collections::VecDeque;
@@ -166,6 +169,7 @@ pub struct Member {
     next: Option<Document>,
     reports: Reports,
     measuring: Measuring,
+    seeing: Seeing,
     actions: VecDeque<Action>,
 }
 
@@ -197,6 +201,7 @@ impl Member {
             next: None,
             reports: Reports::default(),
             measuring: Measuring::default(),
+            seeing: Seeing::default(),
             actions: VecDeque::new(),
         }
     }
@@ -226,6 +231,14 @@ impl Member {
         let about = about.cut();
         if about != self.about {
             self.about = about;
+            self.report(now);
+        }
+    }
+
+    /// Takes what this member sees of the groups of servers that it uses, as of now. A change is
+    /// reported at once, and everything every second.
+    pub fn observe(&mut self, groups: Vec<GroupSeen>, now: Time) {
+        if self.seeing.take(groups, now) {
             self.report(now);
         }
     }
@@ -447,6 +460,7 @@ impl Member {
             running: self.running,
             refused: self.refused.clone(),
             measured: self.measuring.latest(),
+            groups: self.seeing.latest().to_vec(),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The report of a member to the leader, as JSON.
 
 use crate::limits::{NAME_LEN_MAX, NAMES_MAX, REPORT_LEN_MAX, WHY_LEN_MAX};
-use crate::{Measured, Version};
+use crate::{GroupSeen, Measured, Version, groups};
 use serde::{Deserialize, Serialize};
 
 /// The facts about a member.
@@ -56,6 +56,9 @@ pub struct Report {
     /// Its requests during a rollout. The coordinator does not keep them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured: Option<Measured>,
+    /// The groups of servers that it uses. The coordinator does not keep them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<GroupSeen>,
 }
 
 impl About {
@@ -96,6 +99,7 @@ impl Report {
         }
         let mut report: Report = serde_json::from_slice(bytes).ok()?;
         report.about = report.about.cut();
+        report.groups = groups::cut_seen(report.groups);
         report.refused = report.refused.map(|one| RefusedVersion::new(one.version, &one.why));
         Some(report)
     }

@@ -94,6 +94,7 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     };
     let version = plan::plan(&sources, &registry);
     let plan = Arc::clone(&version.plan);
+    started.joining.iter().for_each(|joining| joining.groups().attach(&plan, &config));
     let (mut snapshots, mut logs, mut replicas) = prepare_stores((&plan, &config), &wake, before)?;
     let taking = Taking::begin(before, (&plan, &config), &replicas)?;
     let upgraded = upgrade::Told::default();

@@ -55,9 +55,9 @@ pub enum Label {
     File,
     /// Kind of a connection of the bus: `upstream`, `standby`, `below`, `sibling` or `stranger`.
     Link,
-    /// Reason of a failure on the bus, from a closed set: docs/protocol/bus.md.
+    /// Reason of a failure on the bus (docs/protocol/bus.md), or of a fail-over. From closed sets.
     Reason,
-    /// State of a member of the fleet, from a closed set: docs/control.md.
+    /// State of a member of the fleet, or of a group of servers, from closed sets: docs/control.md.
     State,
     /// Result of a reload: `done`, or the reason of a refusal; or of a rollout. From a closed set.
     Result,
@@ -667,6 +667,21 @@ catalogue! {
         leaves_out ""
     FLEET_ROLLOUTS: Counter "keyway_fleet_rollouts_total" in "rollouts" by [Result]
         measures "Rollouts whose end this control node saw as the leader, by result: `went-on` or `went-back`."
+        leaves_out ""
+    GROUP_STATE: Gauge "keyway_fleet_group_state_info" in "info" by [Pool State]
+        measures "1 for the state that a group of servers is in, else 0, by pool and state: `healthy`, `no-replica`, `primary-silent`, `primary-down`, `failing-over`, `undecided`, `ahead` or `unknown`."
+        leaves_out "Is told by the control node that leads alone."
+    GROUP_EPOCH: Gauge "keyway_fleet_group_epoch_number" in "number" by [Pool]
+        measures "The epoch of the decision that names the primary of a group; 0 without one. Each fail-over has a larger one."
+        leaves_out "Is told by the control node that leads alone."
+    GROUP_REPLICAS: Gauge "keyway_fleet_group_replicas" in "replicas" by [Pool]
+        measures "Replicas of a group that answer control and are connected to the decided primary."
+        leaves_out "Is told by the control node that leads alone."
+    GROUP_DOWN: Gauge "keyway_fleet_group_down_observers" in "observers" by [Pool]
+        measures "Observers for which the primary of a group is down: proxies that use it, and the leader."
+        leaves_out "Leaves out observers that have not reported for 4 s. Is told by the control node that leads alone."
+    FLEET_FAILOVERS: Counter "keyway_fleet_failovers_total" in "failovers" by [Reason]
+        measures "Fail-overs of groups that this control node began, by reason: `primary-down` or `order`."
         leaves_out ""
     PROCESS_BUILD: Gauge "keyway_process_build_info" in "info" by [Version]
         measures "Always 1; the label says which version runs."

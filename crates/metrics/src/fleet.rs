@@ -18,6 +18,22 @@ pub struct FleetFigures {
     pub rolling_out: u64,
     /// Rollouts that went on, and those that went back.
     pub rollouts_ended: [u64; 2],
+    /// Groups of servers, if this node leads.
+    pub groups: Vec<GroupFigures>,
+    /// Fail-overs by themselves, and by order.
+    pub failovers: [u64; 2],
+}
+
+/// The figures of a group of servers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the catalogue says what each is")]
+pub struct GroupFigures {
+    pub pool: String,
+    /// Every state that exists, and whether the group is in it.
+    pub states: Vec<(&'static str, bool)>,
+    pub epoch: u64,
+    pub replicas: u64,
+    pub down: u64,
 }
 
 /// Appends the metrics in the Prometheus text format.
@@ -32,6 +48,27 @@ pub fn write_fleet(figures: &FleetFigures, out: &mut String) {
     let mut rollouts = family(out, &FLEET_ROLLOUTS);
     for (result, count) in ["went-on", "went-back"].iter().zip(figures.rollouts_ended) {
         rollouts.sample(&[result], count);
+    }
+    let mut failovers = family(out, &FLEET_FAILOVERS);
+    for (reason, count) in ["primary-down", "order"].iter().zip(figures.failovers) {
+        failovers.sample(&[reason], count);
+    }
+    let mut states = family(out, &GROUP_STATE);
+    for group in &figures.groups {
+        for (state, is_it) in &group.states {
+            states.sample(&[&group.pool, state], u64::from(*is_it));
+        }
+    }
+    let of_groups: [(_, fn(&GroupFigures) -> u64); 3] = [
+        (&GROUP_EPOCH, |group| group.epoch),
+        (&GROUP_REPLICAS, |group| group.replicas),
+        (&GROUP_DOWN, |group| group.down),
+    ];
+    for (metric, value) in of_groups {
+        let mut family = family(out, metric);
+        for group in &figures.groups {
+            family.sample(&[&group.pool], value(group));
+        }
     }
     let mut members = family(out, &FLEET_MEMBERS);
     for (state, count) in &figures.members {

@@ -33,7 +33,7 @@ pub use cells::{
     BackendCells, BackendFaultCounters, ClientCells, CloseCounters, CloseReason, FaultCounters,
     HealthLevel, MemcachedCells, PoolCells, PubSubCells, RequestCells, TurnCells,
 };
-pub use fleet::{FleetFigures, write_fleet};
+pub use fleet::{FleetFigures, GroupFigures, write_fleet};
 pub use histogram::{Latency, LatencyHistogram, SizeHistogram, Snapshot};
 pub use layout::{Layout, PoolLayout};
 pub use recent::Recent;

@@ -1,6 +1,7 @@
 //! The state of a cluster that the workers of a process share: the latest map, and which worker asks
 //! for the next one.
 
+mod decided;
 mod hosts;
 mod inherited;
 mod redundancy;
@@ -10,6 +11,7 @@ mod unanswered;
 use crate::advice::advice;
 use crate::held_servers::Holds;
 use crate::notices::Notice;
+use decided::Decision;
 use hosts::Hosts;
 use keyway_base::Time;
 use keyway_topology::{
@@ -28,6 +30,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::time::Duration;
 use unanswered::UnansweredReason;
 
+pub use decided::{DecidedPrimary, SeenServer};
 pub(crate) use stale_views::Speaker;
 pub(crate) use unanswered::Telling;
 
@@ -176,6 +179,8 @@ pub struct Cluster {
     rivals: AtomicU64,
     /// The shards that have lost their replicas.
     redundancy: Mutex<Redundancy>,
+    /// The primary that the control plane has decided.
+    decision: Decision,
     /// Servers that an operator has taken out of use.
     pub(crate) holds: Holds,
     /// The totals.
@@ -253,6 +258,7 @@ impl Cluster {
             hosts: Mutex::default(),
             reason: Mutex::new(UnansweredReason::new("none was asked yet")),
             redundancy: Mutex::new(Redundancy::new(primary_count)),
+            decision: Decision::default(),
             holds: Holds::default(),
             totals: ClusterTotals::default(),
         }

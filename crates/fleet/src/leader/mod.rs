@@ -10,12 +10,14 @@
 //! was replaced changes nothing. A node acts as leader only while its copy has reached its own
 //! election, so it knows every document that an earlier leader has stored.
 
+mod groups;
 mod note;
 mod orders;
 mod rollout;
 mod roster;
 mod view;
 
+pub use groups::{Failover, GroupState, GroupView, ServerView};
 pub use note::Note;
 pub use orders::{Apply, ApplyFault, OrderId, RolloutOrder};
 pub use rollout::{Steer, Steering};
@@ -24,9 +26,10 @@ pub use view::{FleetView, LeaderView, MemberView, RolloutView, StoredDocument};
 use crate::facts::{self, DocumentFact, EPOCH, LEADER};
 use crate::limits::{BELIEVED_MAX, WRITE_AGAIN};
 use crate::{
-    Document, Fact, KeyChange, LeaderFact, Published, Report, RolloutState, Version, When, Write,
-    Written,
+    Document, Fact, GroupOrder, KeyChange, LeaderFact, Published, PublishedGroups, Report,
+    RolloutState, Version, When, Write, Written,
 };
+use groups::Groups;
 use keyway_base::Time;
 use keyway_bus::NodeId;
 use orders::{Ordered, Orders};
@@ -67,6 +70,10 @@ pub enum Action {
     Adrift,
     /// Publish this on the bus.
     Publish(Published),
+    /// Publish the decided primaries of groups on the bus.
+    PublishGroups(PublishedGroups),
+    /// Have servers of a group do this, and call [`Leader::commanded`].
+    Command(GroupOrder),
     /// An order of an operator has ended.
     Answer(OrderId, Result<Version, ApplyFault>),
 }
@@ -91,6 +98,8 @@ enum Purpose {
     /// The end of a rollout, which the leader has decided.
     End,
     Members(Vec<NodeId>),
+    /// A step of a group, and the line of the log about it.
+    Group(Option<Note>),
 }
 
 /// A control node.
@@ -115,6 +124,7 @@ pub struct Leader {
     published: Option<Published>,
     roster: Roster,
     orders: Orders,
+    groups: Groups,
     /// The watch of the rollout that is going on, unless it is paused.
     watch: Option<Watch>,
     /// The rollout that was told, and its state.
@@ -148,6 +158,7 @@ impl Leader {
             published: None,
             roster: Roster::default(),
             orders: Orders::default(),
+            groups: Groups::default(),
             watch: None,
             told_rollout: None,
             wall_clock: 0,
@@ -173,7 +184,10 @@ impl Leader {
     /// that has passed at `now` is due at once.
     pub fn poll_deadline(&self, now: Time) -> Option<Time> {
         let roster = matches!(self.place, Place::Leads { .. }).then(|| self.roster.due()).flatten();
-        self.not_before.into_iter().chain(roster).chain(self.watch_due(now)).min()
+        // While nothing can be decided, groups are looked at as soon as something can.
+        let groups = self.groups.due().filter(|_| self.decides());
+        let due = self.not_before.into_iter().chain(roster).chain(groups);
+        due.chain(self.watch_due(now)).min()
     }
 
     /// Takes the time of the wall clock, in seconds since 1970. Documents that the leader stores by
@@ -208,6 +222,7 @@ impl Leader {
     /// Takes everything that the coordinator holds, as of one revision.
     pub fn handle_listed(&mut self, revision: u64, facts: BTreeMap<String, Fact>, now: Time) {
         self.facts = facts;
+        self.groups.urge();
         self.revision = revision;
         self.is_whole = true;
         self.fault = None;
@@ -225,6 +240,7 @@ impl Leader {
         }
         self.revision = revision;
         self.fault = None;
+        self.groups.urge();
         for KeyChange { key, fact } in changes {
             if !matches!(self.place, Place::Leads { .. }) {
                 self.roster.load_one(&key, fact.as_ref(), now);
@@ -258,6 +274,7 @@ impl Leader {
         let Some((_, purpose)) = self.writing.take_if(|(known, _)| *known == ticket) else {
             return;
         };
+        self.groups.urge();
         match written {
             Written::Done(revision) => {
                 self.await_revision = self.await_revision.max(revision);
@@ -295,12 +312,14 @@ impl Leader {
             Purpose::Campaign => {}
             Purpose::Order(order) => self.answer(order.id, Ok(order.version)),
             Purpose::End | Purpose::Members(_) => {}
+            Purpose::Group(note) => self.notes.extend(note),
         }
     }
 
     fn on_failed(&mut self, purpose: Purpose, fault: ApplyFault, now: Time) {
         match purpose {
-            Purpose::Campaign | Purpose::End => {}
+            // A group's next step is decided anew.
+            Purpose::Campaign | Purpose::End | Purpose::Group(_) => {}
             Purpose::Order(order) => self.answer(order.id, Err(fault)),
             Purpose::Members(members) => self.roster.note_unwritten(members, now),
         }
@@ -308,8 +327,8 @@ impl Leader {
 
     fn on_unknown(&mut self, purpose: Purpose, why: String, now: Time) {
         match purpose {
-            // The listing shows whether a rollout has ended.
-            Purpose::Campaign | Purpose::End => {}
+            // The listing shows whether a rollout has ended, and the step of a group.
+            Purpose::Campaign | Purpose::End | Purpose::Group(_) => {}
             Purpose::Order(order) if self.ended.is_some() => {
                 self.answer(order.id, Err(ApplyFault::Unknown(why)));
             }
@@ -323,12 +342,14 @@ impl Leader {
         if !matches!(self.place, Place::Leads { .. }) {
             return;
         }
-        let Some(report) = Report::decode(body) else {
+        let Some(mut report) = Report::decode(body) else {
             return self.notes.push_back(Note::NoReport(from));
         };
         if report.cluster != self.me.cluster {
             return self.notes.push_back(Note::OtherCluster(from, report.cluster));
         }
+        // The coordinator does not keep them: they change every second.
+        self.groups.take(from, std::mem::take(&mut report.groups), now);
         let published = self.published.as_ref().map(Published::stamp);
         self.roster.take(from, report, published, now, &mut self.notes);
         self.decide(now);
@@ -350,6 +371,7 @@ impl Leader {
 
     /// Notes that a node has left the bus, or was lost.
     pub fn handle_left(&mut self, id: NodeId, now: Time) {
+        self.groups.forget(id);
         if self.roster.note_left(id, now) && matches!(self.place, Place::Leads { .. }) {
             self.notes.push_back(Note::Silent(id));
             self.decide(now);
@@ -358,6 +380,12 @@ impl Leader {
 
     fn answer(&mut self, order: OrderId, outcome: Result<Version, ApplyFault>) {
         self.actions.push_back(Action::Answer(order, outcome));
+    }
+
+    /// Returns whether the copy is whole and of now, and nothing is being written.
+    fn decides(&self) -> bool {
+        let is_whole = self.is_whole && self.revision >= self.await_revision;
+        is_whole && self.writing.is_none() && self.not_before.is_none() && self.ended.is_none()
     }
 
     /// Does the next thing that is to be done.
@@ -441,8 +469,16 @@ impl Leader {
             self.place = place;
         }
         self.publish(fact.epoch, now);
+        self.publish_groups(fact.epoch, now);
         self.follow_rollout(now);
-        if !self.write_order(&fact, modified) && !self.write_end(&fact, modified, now) {
+        let looks = self.groups.takes_look(now);
+        if looks {
+            self.tend_groups(&fact, now);
+        }
+        let is_writing = (looks && self.write_group(&fact, modified, now))
+            || self.write_order(&fact, modified)
+            || self.write_end(&fact, modified, now);
+        if !is_writing {
             self.write_members(modified, now);
         }
     }
@@ -534,5 +570,6 @@ impl Leader {
     fn forget_lead(&mut self) {
         self.published = None;
         self.watch = None;
+        self.forget_groups();
     }
 }

@@ -1,4 +1,4 @@
-use crate::{Outcome, Version};
+use crate::{GroupState, Outcome, Version};
 use keyway_bus::NodeId;
 use std::fmt;
 
@@ -41,6 +41,47 @@ pub enum Note {
     RolloutEnded(u64, Outcome, u64, String),
     /// There is no room for another member.
     TooMany(NodeId),
+    /// The primary of a pool is taken for decided: the pool and the primary.
+    PrimaryTaken(String, String),
+    /// A fail-over has begun, for the primary is down.
+    FailoverBegun {
+        /// The pool.
+        pool: String,
+        /// The primary before.
+        from: String,
+        /// The primary that is decided.
+        to: String,
+        /// The observers that agree.
+        why: String,
+    },
+    /// A primary hands over by order of an operator.
+    SwitchBegun {
+        /// The pool.
+        pool: String,
+        /// The primary.
+        from: String,
+        /// The replica.
+        to: String,
+        /// The operator.
+        by: String,
+    },
+    /// A fail-over has ended: the pool and its primary.
+    FailedOver(String, String),
+    /// A primary did not hand over: the pool, the replica, and why.
+    NotSwitched(String, String, String),
+    /// A server that was another primary's, or a primary itself, is made a replica.
+    MadeReplica {
+        /// The pool.
+        pool: String,
+        /// The server.
+        server: String,
+        /// Its primary.
+        primary: String,
+    },
+    /// An order to the servers of a pool has failed: the pool, and why.
+    NotCommanded(String, String),
+    /// A group is in another state: the pool and the state.
+    GroupIs(String, GroupState),
 }
 
 impl Note {
@@ -55,6 +96,10 @@ impl Note {
                 | Note::RolloutWatched(_)
                 | Note::RolloutPaused(_)
                 | Note::RolloutEnded(_, Outcome::WentOn, ..)
+                | Note::PrimaryTaken(..)
+                | Note::SwitchBegun { .. }
+                | Note::FailedOver(..)
+                | Note::GroupIs(_, GroupState::Healthy | GroupState::FailingOver)
         )
     }
 }
@@ -117,6 +162,39 @@ impl fmt::Display for Note {
                 "there is no room for {id}: a cluster has {} members at most",
                 crate::limits::MEMBERS_MAX
             ),
+            of_group => of_group.fmt_group(f),
+        }
+    }
+}
+
+impl Note {
+    /// Writes a note about a group of servers.
+    fn fmt_group(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Note::PrimaryTaken(pool, primary) => {
+                write!(f, "pool {pool}: {primary} is the primary from now on")
+            }
+            Note::FailoverBegun { pool, from, to, why } => {
+                write!(f, "pool {pool} fails over from {from} to {to}: {why}")
+            }
+            Note::SwitchBegun { pool, from, to, by } => {
+                write!(f, "pool {pool} is handed over from {from} to {to} by order of {by}")
+            }
+            Note::FailedOver(pool, primary) => {
+                write!(f, "pool {pool} has failed over: {primary} is the primary")
+            }
+            Note::NotSwitched(pool, to, why) => {
+                write!(f, "pool {pool} was not handed over to {to}: {why}")
+            }
+            Note::MadeReplica { pool, server, primary } => {
+                write!(f, "pool {pool}: {server} is made a replica of {primary}")
+            }
+            Note::NotCommanded(pool, why) => {
+                write!(f, "pool {pool}: the servers do not do as they are told: {why}")
+            }
+            Note::GroupIs(pool, state) => write!(f, "pool {pool}: {state}"),
+            // All others are written elsewhere.
+            _ => Ok(()),
         }
     }
 }

@@ -72,6 +72,12 @@ pub enum ApplyFault {
     OutOfBounds,
     /// Members have a document that the coordinator does not know.
     WentBack,
+    /// The servers of a group have not been asked yet.
+    NotYet,
+    /// A pool is no group, for this reason.
+    NoGroup(String),
+    /// A group cannot fail over as an operator has ordered, for this reason.
+    NotFit(String),
 }
 
 impl fmt::Display for ApplyFault {
@@ -119,6 +125,10 @@ impl fmt::Display for ApplyFault {
                 "members have a document that the coordinator does not know: apply the right one \
                  to all",
             ),
+            ApplyFault::NotYet => {
+                f.write_str("control has not asked the servers of the pool yet: try again")
+            }
+            ApplyFault::NoGroup(why) | ApplyFault::NotFit(why) => f.write_str(why),
             ApplyFault::Damaged => f.write_str(
                 "the current document in the coordinator cannot be read: restore the coordinator",
             ),

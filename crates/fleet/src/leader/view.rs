@@ -115,6 +115,13 @@ impl Leader {
         self.current().map_or(0, |current| current.revision)
     }
 
+    /// Returns the epoch of this node as leader, and the revision of the current document, if this
+    /// node leads. It costs little.
+    pub fn leads_document(&self) -> Option<(u64, u64)> {
+        let Place::Leads { fact, .. } = &self.place else { return None };
+        Some((fact.epoch, self.current_revision()?))
+    }
+
     /// Returns the documents that the coordinator keeps, the latest first.
     pub fn documents(&self) -> Vec<StoredDocument> {
         let is_one = |key: &&String| key.starts_with(facts::DOCUMENTS);

@@ -4,13 +4,14 @@ use super::document::{changes, checked};
 use super::inside::Desk;
 use super::passing;
 use keyway_control::{
-    AdminState, AppliedStatus, ApplyOrder, ApplyRefusal, Content, DocumentStatus, FleetApi,
-    FleetStatus, MemberAnswer, PassedRequest, PoolStatus, RolloutAction, RolloutAsk, RolloutStatus,
-    ScriptKill, Selection,
+    AdminState, AppliedStatus, ApplyOrder, ApplyRefusal, Content, DocumentStatus, FailoverOrder,
+    FleetApi, FleetStatus, GroupStatus, MemberAnswer, PassedRequest, PoolStatus, RolloutAction,
+    RolloutAsk, RolloutStatus, ScriptKill, Selection,
 };
 use keyway_fleet::limits::WATCH_DEFAULT;
 use keyway_fleet::{
-    Apply, ApplyFault, OrderId, RolloutOrder, Steer, Steering, StoredDocument, Version,
+    Apply, ApplyFault, Failover, GroupView, OrderId, RolloutOrder, Steer, Steering, StoredDocument,
+    Version,
 };
 use keyway_metrics::{BusFigures, BusMetrics, FleetFigures, write_fleet};
 use parking_lot::Mutex;
@@ -39,6 +40,9 @@ pub enum Question {
     Fleet,
     Documents,
     Rollout,
+    Groups,
+    /// An order to fail over, and where its outcome goes.
+    Failover(Failover, Tell),
     /// An order, and where its outcome goes. The thread gives it its number.
     Apply(Apply, Tell),
     /// The same about the rollout.
@@ -58,6 +62,7 @@ pub enum Answer {
     Rollout(Option<Box<RolloutStatus>>),
     /// Members are asked, or no member is, for this reason.
     Passed(Result<(), ApplyRefusal>),
+    Groups(Vec<GroupView>),
 }
 
 /// State of the node that is known without asking its thread.
@@ -163,6 +168,8 @@ impl Asking {
             | ApplyFault::RollingOut(_)
             | ApplyFault::NoRollout
             | ApplyFault::TooFew
+            | ApplyFault::NotFit(_)
+            | ApplyFault::NoGroup(_)
             | ApplyFault::WentBack => ApplyRefusal::Conflict(fault.to_string()),
             ApplyFault::TooLong | ApplyFault::OutOfBounds => {
                 ApplyRefusal::Invalid(vec![fault.to_string()])
@@ -267,6 +274,20 @@ impl FleetApi for Asking {
         told.recv_timeout(passing::within(request) + ANSWER_WITHIN).map_err(|_| {
             ApplyRefusal::Unavailable("the members have not answered in time".to_owned())
         })
+    }
+
+    fn groups(&self) -> Result<Vec<GroupStatus>, String> {
+        match self.ask(Question::Groups)? {
+            Answer::Groups(groups) => Ok(groups.iter().map(super::show::group).collect()),
+            _ => Err("the control node does not answer".to_owned()),
+        }
+    }
+
+    fn fail_over(&self, order: &FailoverOrder) -> Result<(), ApplyRefusal> {
+        let FailoverOrder { pool, to } = order.clone();
+        let (at, by) = (unix_seconds(), OPERATOR.to_owned());
+        let order = Failover { id: OrderId(0), pool, to, at, by };
+        self.order(|tell| Question::Failover(order, tell)).map(|_| ())
     }
 }
 

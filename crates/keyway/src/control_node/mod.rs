@@ -9,6 +9,7 @@
 mod admin;
 mod document;
 mod engine;
+mod groups;
 mod inside;
 mod passing;
 mod show;
@@ -30,7 +31,8 @@ use keyway_control::{
     Told,
 };
 use keyway_fleet::{
-    ApplyFault, Identity, Leader, LeaderAction, LeaderFact, Note, OrderId, Outcome, TOPIC, Version,
+    ApplyFault, GROUPS_TOPIC, Identity, Leader, LeaderAction, LeaderFact, Note, OrderId, Outcome,
+    TOPIC, Version,
 };
 use keyway_metrics::BusMetrics;
 use passing::Passing;
@@ -98,6 +100,7 @@ struct Running {
     driver: Driver,
     leader: Leader,
     seat: Seat,
+    watchers: groups::Watchers,
     signalled: Arc<Signalled>,
     asks: Receiver<Ask>,
     /// The threads that wait for the outcome of an order.
@@ -112,6 +115,8 @@ struct Running {
     faults: u64,
     /// Rollouts that went on, and those that went back.
     rollouts: [u64; 2],
+    /// Fail-overs that this node has begun: by itself, and by hand.
+    failovers: [u64; 2],
     failures: Failures,
     repeats: Repeats,
     metrics: Arc<BusMetrics>,
@@ -212,6 +217,7 @@ impl Running {
             signalled,
             leader: Leader::new(me),
             seat,
+            watchers: groups::Watchers::new(driver.waker()),
             asks,
             orders: BTreeMap::new(),
             next_order: 0,
@@ -222,6 +228,7 @@ impl Running {
             elections: 0,
             faults: 0,
             rollouts: [0; 2],
+            failovers: [0; 2],
             failures: Failures::default(),
             repeats: Repeats::default(),
             metrics,
@@ -241,6 +248,9 @@ impl Running {
             while let Some(told) = self.seat.poll() {
                 self.on_told(told);
             }
+            while let Some(told) = self.watchers.poll() {
+                self.on_watched(told);
+            }
             while let Ok(ask) = self.asks.try_recv() {
                 self.on_ask(ask);
             }
@@ -250,6 +260,7 @@ impl Running {
                 self.leader.handle_timeout(now);
             }
             self.look(now);
+            self.watch_groups(now);
             self.carry_out();
             // ORDER: the flags themselves are the only data
             if self.signalled.is_to_reread.swap(false, Ordering::Relaxed) {
@@ -265,6 +276,7 @@ impl Running {
     fn leave(mut self) -> Result<()> {
         tracing::info!("leaving: the session ends, and another control node leads");
         self.state.set_leaving();
+        self.watchers.clear();
         self.seat.end();
         self.driver.node().leave(clock());
         loop {
@@ -323,6 +335,22 @@ impl Running {
                         );
                     }
                 }
+                LeaderAction::PublishGroups(published) => {
+                    let Version { epoch, revision: version } = published.version;
+                    let body = published.encode();
+                    let published =
+                        self.driver.node().publish(GROUPS_TOPIC, Stamp { epoch, version }, body);
+                    if let Err(fault) = published {
+                        tracing::error!("the decided primaries are not published: {fault}");
+                    }
+                }
+                LeaderAction::Command(order) => {
+                    let (pool, number) = (order.pool.clone(), order.number);
+                    if !self.watchers.order(order) {
+                        let why = "no thread watches the servers".to_owned();
+                        self.leader.commanded((&pool, number), Err(why), now);
+                    }
+                }
                 LeaderAction::Answer(order, outcome) => {
                     if let Some(tell) = self.orders.remove(&order) {
                         // The asking thread may have given up.
@@ -342,7 +370,17 @@ impl Running {
             let [went_on, went_back] = &mut self.rollouts;
             *(if *outcome == Outcome::WentOn { went_on } else { went_back }) += 1;
         }
+        match said {
+            Note::FailoverBegun { .. } => self.failovers[0] += 1,
+            Note::SwitchBegun { .. } => self.failovers[1] += 1,
+            _ => {}
+        }
         let what = said.to_string();
+        if let Note::NotCommanded(pool, _) = said
+            && !self.repeats.is_news(pool, &what, clock())
+        {
+            return;
+        }
         if matches!(said, Note::Fault(_)) && !self.repeats.is_news("coordinator", &what, clock()) {
             return;
         }
@@ -350,6 +388,32 @@ impl Running {
             true => tracing::warn!("{what}"),
             false => tracing::info!("{what}"),
         }
+    }
+
+    /// Watches the groups of the current document while this node leads.
+    fn watch_groups(&mut self, now: Time) {
+        let Some(of) = self.leader.leads_document() else { return self.watchers.clear() };
+        if !self.watchers.is_other(of) {
+            return;
+        }
+        let text = self.leader.document().map_or_else(|| "".into(), |document| document.text);
+        let (watched, faults) = groups::of_document(&text);
+        for fault in faults {
+            tracing::error!("a password or certificate of a group is not read: {fault}");
+        }
+        self.watchers.follow(of, &watched);
+        self.leader.set_groups(watched.into_iter().map(|one| one.settings).collect(), now);
+    }
+
+    fn on_watched(&mut self, told: groups::Told) {
+        let now = clock();
+        match told {
+            groups::Told::Seen(seen) => self.leader.probed(seen, now),
+            groups::Told::Done { pool, number, outcome } => {
+                self.leader.commanded((&pool, number), outcome, now);
+            }
+        }
+        self.carry_out();
     }
 
     /// Goes below the leader on the bus, so that members that are below this node reach it.
@@ -435,7 +499,9 @@ impl Running {
         match question {
             Question::Metrics => {
                 let view = self.leader.view(clock());
-                let fleet = show::figures(&view, (self.elections, self.faults), self.rollouts);
+                let mut fleet = show::figures(&view, (self.elections, self.faults), self.rollouts);
+                fleet.groups = show::group_figures(&self.leader.group_views(clock()));
+                fleet.failovers = self.failovers;
                 let bus = figures(self.driver.node(), &self.failures);
                 let _ = tell.try_send(admin::Answer::Metrics(Box::new(bus), Box::new(fleet)));
             }
@@ -451,6 +517,14 @@ impl Running {
                 let view = self.leader.view(clock()).rollout;
                 let status = view.map(|view| Box::new(show::rollout(&view)));
                 let _ = tell.try_send(admin::Answer::Rollout(status));
+            }
+            Question::Groups => {
+                let views = self.leader.group_views(clock());
+                let _ = tell.try_send(admin::Answer::Groups(views));
+            }
+            Question::Failover(mut order, outcome) => {
+                order.id = self.number(outcome);
+                self.leader.failover(order, clock());
             }
             Question::Apply(mut order, outcome) => {
                 order.id = self.number(outcome);

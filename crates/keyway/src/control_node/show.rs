@@ -1,11 +1,14 @@
 //! The fleet, in the form of the admin API and of metrics.
 
 use keyway_control::{
-    FleetStatus, LeaderStatus, MemberState, MemberStatus, RolloutPhase, RolloutStatus,
-    ServingStatus, TallyStatus,
+    FleetStatus, GroupServerStatus, GroupStatus, LeaderStatus, MemberState, MemberStatus,
+    RolloutPhase, RolloutStatus, ServingStatus, TallyStatus,
 };
-use keyway_fleet::{FleetView, MemberView, Outcome, RolloutState, RolloutView, Serving, Tally};
-use keyway_metrics::FleetFigures;
+use keyway_fleet::{
+    FleetView, GroupState, GroupView, MemberView, Outcome, RoleSeen, RolloutState, RolloutView,
+    ServerView, Serving, Tally,
+};
+use keyway_metrics::{FleetFigures, GroupFigures};
 
 /// Returns the fleet for the API.
 pub fn status(view: &FleetView) -> FleetStatus {
@@ -118,5 +121,67 @@ pub fn figures(
         coordinator_faults,
         rolling_out: u64::from(view.rollout.as_ref().is_some_and(|rollout| rollout.is_active)),
         rollouts_ended,
+        ..FleetFigures::default()
     }
+}
+
+/// Returns a group for the API.
+pub fn group(view: &GroupView) -> GroupStatus {
+    let group = view.group.as_ref();
+    GroupStatus {
+        pool: view.pool.clone(),
+        state: view.state.name(),
+        says: view.state.to_string(),
+        state_seconds: view.since.map(|since| since.as_secs()),
+        primary: group.map(|group| group.primary.clone()),
+        next: group.and_then(|group| group.next()).map(str::to_owned),
+        epoch: group.map_or(0, |group| group.epoch),
+        decided_unix_seconds: group.map(|group| group.at),
+        why: group.map(|group| group.why.clone()),
+        servers: view.servers.iter().map(group_server).collect(),
+    }
+}
+
+fn group_server(view: &ServerView) -> GroupServerStatus {
+    let seen = &view.seen;
+    let (role, follows, linked) = match &seen.role {
+        None => ("unknown", None, false),
+        Some(RoleSeen::Primary { .. }) => ("primary", None, false),
+        Some(RoleSeen::Replica { of, is_linked, .. }) => ("replica", Some(of.clone()), *is_linked),
+    };
+    GroupServerStatus {
+        server: seen.address.clone(),
+        role,
+        reached: seen.is_reached(),
+        silent_seconds: seen.silent_ms.map(|ms| ms / 1000),
+        follows,
+        linked,
+        offset: seen.offset(),
+        lag_bytes: view.lag,
+        observers: view.observers,
+        down: view.down,
+    }
+}
+
+/// Returns the figures of groups for metrics. A node that does not lead has none.
+pub fn group_figures(views: &[GroupView]) -> Vec<GroupFigures> {
+    let led = views.iter().filter(|view| !view.servers.is_empty());
+    let figures = led.map(|view| {
+        let primary = view.group.as_ref().map(|group| group.primary.as_str());
+        let follows = |server: &&ServerView| match &server.seen.role {
+            Some(RoleSeen::Replica { of, is_linked, .. }) => {
+                server.seen.is_reached() && *is_linked && primary == Some(of.as_str())
+            }
+            _ => false,
+        };
+        let of_primary = view.servers.iter().find(|it| primary == Some(it.seen.address.as_str()));
+        GroupFigures {
+            pool: view.pool.clone(),
+            states: GroupState::ALL.map(|(state, name)| (name, state == view.state)).to_vec(),
+            epoch: view.group.as_ref().map_or(0, |group| group.epoch),
+            replicas: view.servers.iter().filter(follows).count() as u64,
+            down: of_primary.map_or(0, |server| u64::from(server.down)),
+        }
+    });
+    figures.collect()
 }

@@ -2,6 +2,7 @@
 
 mod client;
 mod fleet;
+mod groups;
 mod health;
 mod members;
 mod show;
@@ -232,6 +233,16 @@ enum What {
         #[arg(value_enum, default_value = "status")]
         action: RolloutWord,
     },
+    /// Of a control node: the groups of servers, each with its primary and replicas.
+    Groups,
+    /// Have a replica of a group become the primary, without a failed request.
+    Failover {
+        /// The pool.
+        pool: String,
+        /// The replica; the one with most data without it.
+        #[arg(long, value_name = "HOST:PORT")]
+        to: Option<String>,
+    },
     /// End the script or function that runs on the embedded store of a pool.
     KillScript {
         /// The pool.
@@ -377,6 +388,10 @@ fn request(what: &What) -> (&'static str, String, Option<Value>) {
             let order = rollout.storing(*base, *dry_run).of_revision(*revision);
             post("/v1/fleet/document", Some(order))
         }
+        What::Groups => get("/v1/fleet/groups"),
+        What::Failover { pool, to } => {
+            post("/v1/fleet/groups/failover", Some(json!({"pool": pool, "to": to})))
+        }
         What::Rollout { action: RolloutWord::Status } => get("/v1/fleet/rollout"),
         What::Rollout { action } => {
             let action = format!("{action:?}").to_lowercase();
@@ -483,6 +498,8 @@ fn shown(what: &What, body: &Value) -> Result<String, String> {
             fleet::applied(body, rollout.share.is_some())
         }
         What::Rollout { .. } => fleet::rollout(body),
+        What::Groups => groups::all(body),
+        What::Failover { pool, .. } => groups::failed_over(body, pool),
         What::Reload => show::reloaded(body),
         What::Upgrade => upgrade::serves(body),
     })

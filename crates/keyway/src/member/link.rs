@@ -13,7 +13,9 @@ use keyway_channel::{Driver, DriverSettings, clock, here};
 use keyway_config::ControlConfig;
 use keyway_control::{AdminState, PassedRequest};
 use keyway_fleet::limits::{PUBLISHED_LEN_MAX, REPORT_WITHIN};
-use keyway_fleet::{Document, Member, MemberAction, Published, TOPIC, Version};
+use keyway_fleet::{
+    Document, GROUPS_TOPIC, Member, MemberAction, Published, PublishedGroups, TOPIC, Version,
+};
 use keyway_tls::PeerTls;
 use rustix::fd::OwnedFd;
 use std::path::PathBuf;
@@ -24,6 +26,9 @@ use std::time::Duration;
 
 /// Longest turn: how late the control plane hears of other listeners after a reload.
 const TURN: Duration = Duration::from_secs(1);
+
+/// How often the member takes what its pools see of their servers.
+const OBSERVE_EVERY: Duration = Duration::from_millis(200);
 
 /// Time until a document is applied again that could not be at that moment, as during an upgrade.
 const APPLY_AGAIN: Duration = Duration::from_secs(1);
@@ -153,6 +158,7 @@ impl Link {
     pub fn run(mut self, is_over: &AtomicBool) {
         loop {
             if let Err(error) = self.turn() {
+                self.about.groups().release(true);
                 tracing::error!(
                     "control: the thread ends: {error}; this process serves on by what it has"
                 );
@@ -160,6 +166,7 @@ impl Link {
             }
             // ORDER: the flag itself is the only data
             if is_over.load(Ordering::Relaxed) {
+                self.about.groups().release(true);
                 return self.leave();
             }
         }
@@ -169,7 +176,8 @@ impl Link {
         let now = clock();
         let again = self.applying.as_ref().and_then(|(_, again)| *again);
         let due = self.member.poll_deadline().into_iter().chain(again).min();
-        self.driver.turn(due.map_or(TURN, |at| at.since(now)).min(TURN))?;
+        let longest = if self.about.groups().has_any() { OBSERVE_EVERY } else { TURN };
+        self.driver.turn(due.map_or(longest, |at| at.since(now)).min(longest))?;
         while let Some(event) = self.driver.poll_event() {
             self.on_event(event);
         }
@@ -179,6 +187,8 @@ impl Link {
         self.answer();
         let now = clock();
         self.member.set_about(self.about.get(), now);
+        self.about.groups().release(false);
+        self.member.observe(self.about.groups().seen(), now);
         if self.member.poll_deadline().is_some_and(|at| at <= now) {
             self.member.handle_timeout(now);
         }
@@ -229,6 +239,9 @@ impl Link {
         let now = clock();
         match event {
             Event::Push { topic, body, .. } if topic == TOPIC => self.on_document(&body),
+            Event::Push { topic, epoch, version, body, .. } if topic == GROUPS_TOPIC => {
+                self.on_groups(Stamp { epoch, version }, &body);
+            }
             Event::Acked { seq } if self.report == Some(seq) => {
                 self.report = None;
                 self.member.handle_reported(true, now);
@@ -333,6 +346,36 @@ impl Link {
             }
             Err(refusal) => tracing::error!("control: refused: {refusal}; {}", self.serves()),
         }
+    }
+
+    /// Obeys published decisions. They are on the disk before, unless that fails: a primary that is
+    /// gone is worse than a restart that knows an earlier one.
+    fn on_groups(&mut self, stamp: Stamp, body: &[u8]) {
+        let now = clock();
+        let Some(published) = PublishedGroups::decode(body) else {
+            return tracing::error!(
+                "control: the decided primaries are not in a form that this version reads"
+            );
+        };
+        let groups = self.about.groups().clone();
+        let is_good = match groups.take(&published) {
+            Ok(saved) => {
+                if let Some(bytes) = saved
+                    && let Err(why) = state_file::write_decisions(&self.state_file, &bytes)
+                    && self.repeats.is_news("groups", &why, now)
+                {
+                    tracing::error!("control: the decided primaries cannot be saved: {why}");
+                }
+                groups.obey();
+                self.member.observe(groups.seen(), now);
+                true
+            }
+            Err(refusal) => {
+                tracing::error!("control: refused: {refusal}; the pools obey {}", groups.version());
+                false
+            }
+        };
+        self.driver.node().applied(GROUPS_TOPIC, stamp, is_good, now);
     }
 
     /// Orders the main thread to serve by a document.

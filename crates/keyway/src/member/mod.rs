@@ -5,9 +5,12 @@
 //! applies documents as it applies reloads. Workers know of neither.
 
 mod asked;
+mod groups;
 mod link;
 mod measure;
 mod state_file;
+
+pub use groups::{Groups, role_seen};
 
 use crate::control_node::Staying;
 use crate::reload::{Cause, Diff, Refusal, Wake};
@@ -17,7 +20,7 @@ use keyway_config::{
     Config, ConfigError, ControlConfig, ListenAddr, ListenerConfig, Protocol, read_token,
 };
 use keyway_control::AdminState;
-use keyway_fleet::{About, Begun, Document, Saved, Serving};
+use keyway_fleet::{About, Begun, Decisions, Document, Saved, Serving};
 use keyway_metrics::Registry;
 use link::{Link, Start};
 use measure::Counted;
@@ -40,6 +43,7 @@ pub struct Joining {
     /// The lines of the log about the start.
     said: Vec<String>,
     secret: Secret,
+    groups: Groups,
 }
 
 /// The token of the bus: that of a file, or one of this process alone.
@@ -104,6 +108,11 @@ impl Joining {
         Staying::new(&self.control, &self.secret)
     }
 
+    /// Returns the groups of servers, with the decisions of the disk.
+    pub fn groups(&self) -> &Groups {
+        &self.groups
+    }
+
     /// Returns the document that the configuration has.
     pub fn document(&self) -> Option<Document> {
         self.document.clone()
@@ -136,7 +145,13 @@ pub fn load(path: &Path) -> Result<(Config, Option<Joining>), Vec<ConfigError>> 
         is_ours
     });
     let (secret, begun) = (Secret::of(&control), Begun::default());
-    let mut joining = Joining { control, saved, begun, document: None, said, secret };
+    let decisions = state_file::read_decisions(&control.state_file).unwrap_or_else(|why| {
+        said.push(format!("{why}; this process starts without decided primaries"));
+        None
+    });
+    let ours = decisions.filter(|decisions| decisions.cluster() == control.cluster);
+    let groups = Groups::new(ours.unwrap_or_else(|| Decisions::new(&control.cluster)));
+    let mut joining = Joining { control, saved, begun, document: None, said, secret, groups };
     let config = joining.choose(path).unwrap_or(alone);
     Ok((config, Some(joining)))
 }
@@ -185,7 +200,10 @@ impl Joining {
 
 /// The facts about this process for the control plane; the main thread keeps it up to date.
 #[derive(Clone, Default)]
-pub struct SharedAbout(Arc<Mutex<(About, Option<Counted>)>>);
+pub struct SharedAbout {
+    about: Arc<Mutex<(About, Option<Counted>)>>,
+    groups: Groups,
+}
 
 impl SharedAbout {
     /// Takes what a configuration says, and the counts of its pools.
@@ -199,15 +217,20 @@ impl SharedAbout {
             pools: config.pools.iter().map(|pool| pool.name.clone()).collect(),
             serves: config.listeners.iter().filter_map(|one| serving(config, one)).collect(),
         };
-        *self.0.lock() = (about, Some(counted));
+        *self.about.lock() = (about, Some(counted));
+    }
+
+    /// Returns the groups of servers.
+    pub fn groups(&self) -> &Groups {
+        &self.groups
     }
 
     fn get(&self) -> About {
-        self.0.lock().0.clone()
+        self.about.lock().0.clone()
     }
 
     fn counted(&self) -> Option<Counted> {
-        self.0.lock().1.clone()
+        self.about.lock().1.clone()
     }
 }
 
@@ -283,7 +306,8 @@ impl Membership {
     ) -> Result<Option<Membership>> {
         let Some(joining) = joining else { return Ok(None) };
         joining.said.iter().for_each(|line| tracing::info!("control: {line}"));
-        let about = SharedAbout::default();
+        let groups = joining.groups.clone();
+        let about = SharedAbout { groups, ..SharedAbout::default() };
         about.set(config, registry);
         let is_over = Arc::new(AtomicBool::new(false));
         let over = Arc::clone(&is_over);

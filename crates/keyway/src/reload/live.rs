@@ -181,9 +181,7 @@ impl Live {
             .logs
             .of_new_pools(&version.plan, &merged.config)
             .map_err(|error| Refusal::new(Cause::Invalid, vec![format!("{error:#}")]))?;
-        let behind = workers
-            .follow(&version.plan, &version.registry, opened)
-            .map_err(|error| Refusal::new(Cause::Invalid, vec![format!("{error:#}")]))?;
+        let behind = self.follow_with(workers, (&version, &merged.config), opened)?;
         // Nothing fails from here on, so state that is shared with the old settings may change now.
         let rereads = certificates::replace(&self.config, &self.file, &new);
         version.plan.transactions.set_len_max(new.limits.transactions_len_max);
@@ -214,6 +212,22 @@ impl Live {
         self.config = merged.config;
         self.file = new;
         Ok(Diff { generation: merged.generation, changes, rereads, warnings })
+    }
+
+    /// Has the workers serve by another plan, whose pools obey the control plane before. Returns how many
+    /// workers are behind.
+    fn follow_with(
+        &self,
+        workers: &mut Workers,
+        (version, config): (&Version, &Config),
+        opened: Vec<(u16, Listener)>,
+    ) -> Result<usize, Refusal> {
+        self.about.groups().attach(&version.plan, config);
+        let behind = workers.follow(&version.plan, &version.registry, opened);
+        behind.map_err(|error| {
+            self.about.groups().attach(&self.version.plan, &self.config);
+            Refusal::new(Cause::Invalid, vec![format!("{error:#}")])
+        })
     }
 
     fn read(&self) -> Result<Config, Refusal> {

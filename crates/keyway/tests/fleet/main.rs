@@ -8,6 +8,7 @@
 
 mod documents;
 mod example;
+mod groups;
 mod inside;
 mod members;
 mod registry;

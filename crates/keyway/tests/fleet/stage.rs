@@ -86,6 +86,8 @@ pub struct Control {
 /// A proxy: its file, its addresses, and its process while it runs.
 pub struct Proxy {
     pub client: SocketAddr,
+    /// The address of the pool `other`, which is always the file's.
+    pub other: SocketAddr,
     admin: SocketAddr,
     pub id: String,
     pub file: PathBuf,
@@ -118,6 +120,15 @@ impl Control {
         std::net::TcpStream::connect_timeout(&self.admin, SOON).ok()?;
         let reply = http_get(self.admin, "/v1/fleet");
         (reply.status == 200).then(|| serde_json::from_str(&reply.body).expect("JSON"))
+    }
+
+    /// Returns a group of servers as this node knows it; `None` if it does not answer.
+    pub fn group(&self, pool: &str) -> Option<Value> {
+        self.process.as_ref()?;
+        std::net::TcpStream::connect_timeout(&self.admin, SOON).ok()?;
+        let reply = http_get(self.admin, "/v1/fleet/groups");
+        let body: Value = serde_json::from_str(&reply.body).ok()?;
+        body["groups"].as_array()?.iter().find(|group| group["pool"] == pool).cloned()
     }
 
     pub fn leads(&self) -> bool {
@@ -202,7 +213,7 @@ impl Fleet {
     }
 
     fn proxy(&self, nth: usize) -> Proxy {
-        let (client, admin) = (free_address(), free_address());
+        let (client, admin, other) = (free_address(), free_address(), free_address());
         let urls: Vec<_> =
             self.controls.iter().map(|control| format!("\"tcp://{}\"", control.bus)).collect();
         let known = self.trust.keys(&format!("z{nth}.proxy.0.{nth}"), "token_file = \"token\"\n");
@@ -210,12 +221,14 @@ impl Fleet {
             "[server]\nworkers = 1\nadmin = \"tcp://{admin}\"\ndrain_timeout = \"1s\"\n\
              [control]\ncluster = \"test\"\nid = \"z{nth}.proxy.0.{nth}\"\nurls = [{}]\n\
              {known}state_file = \"state-{nth}\"\npools = [\"main\"]\n\
-             [[listener]]\nbind = \"tcp://{client}\"\npool = \"main\"\n{}",
+             [[listener]]\nbind = \"tcp://{client}\"\npool = \"main\"\n\
+             [[listener]]\nbind = \"tcp://{other}\"\npool = \"other\"\n{}{}",
             urls.join(", "),
-            self.document("4s", "")
+            self.document("4s", ""),
+            self.document("4s", "").replace("[pool.main]", "[pool.other]")
         );
         let file = self.directory.write(&format!("proxy-{nth}.toml"), text);
-        Proxy { client, admin, id: format!("z{nth}.proxy.0.{nth}"), file, process: None }
+        Proxy { client, other, admin, id: format!("z{nth}.proxy.0.{nth}"), file, process: None }
     }
 
     /// Returns a document: the pool `main` over all servers, with this timeout.

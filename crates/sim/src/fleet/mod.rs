@@ -5,8 +5,10 @@
 //! late, who hangs and still believes to lead, and when the coordinator comes back from a backup.
 
 mod engine;
+mod groups;
 mod people;
 mod rollouts;
+mod servers;
 mod world;
 
 use std::fmt;
@@ -34,17 +36,21 @@ pub struct FleetReport {
     pub went_on: u64,
     /// The rollouts that went back.
     pub went_back: u64,
+    /// Times that another primary was decided.
+    pub failovers: u64,
+    /// The part of these that operators have ordered.
+    pub switches: u64,
 }
 
 impl fmt::Display for FleetReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let FleetReport { elections, documents, unknown, refusals, kills, rivals, .. } = self;
-        let FleetReport { restores, rollouts, went_on, went_back, .. } = self;
+        let FleetReport { restores, rollouts, went_on, went_back, failovers, switches, .. } = self;
         write!(
             f,
             "{elections} elections, {documents} documents, {unknown} unknown, {refusals} refusals, \
              {kills} kills, {rivals} rivals, {restores} restored backups, {rollouts} rollouts, \
-             {went_on} went on, {went_back} went back"
+             {went_on} went on, {went_back} went back, {failovers} fail-overs, {switches} by hand"
         )
     }
 }
@@ -61,6 +67,8 @@ impl FleetReport {
         self.rollouts += other.rollouts;
         self.went_on += other.went_on;
         self.went_back += other.went_back;
+        self.failovers += other.failovers;
+        self.switches += other.switches;
     }
 }
 
@@ -69,7 +77,9 @@ impl FleetReport {
 /// # Errors
 /// Returns the law that was broken, with what happened before if `has_story`.
 pub fn run_fleet(seed: u64, has_story: bool) -> Result<FleetReport, String> {
-    world::World::new(seed, has_story).run()
+    let mut report = world::World::new(seed, has_story).run()?;
+    report.add(&groups::GroupsWorld::new(seed, has_story).run()?);
+    Ok(report)
 }
 
 /// Runs many seeds. Returns the sum of what happened, and every violation.

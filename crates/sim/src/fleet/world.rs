@@ -476,6 +476,8 @@ impl World {
                 }
             }
             LeaderAction::Publish(published) => self.note_published(nth, published)?,
+            // A document without groups.
+            LeaderAction::PublishGroups(_) | LeaderAction::Command(_) => {}
             LeaderAction::Answer(order, outcome) => self.note_answer(order, outcome)?,
         }
         Ok(())

@@ -75,9 +75,12 @@ impl Core {
                 !self.links[index].link.is_down(now) && !self.plane.owes_answers(pool, server)
             })
             .collect();
+        // Only the whole of it tells that a server loads its data, which the control plane wants.
+        let is_decided = cluster.shared.decided().is_some();
+        let words: &[&[u8]] = if is_decided { &[b"INFO"] } else { &[b"INFO", b"replication"] };
         self.plane.begin_round(pool);
         for &(server, index) in links.iter() {
-            self.ask_about(pool, server, index, &[b"INFO", b"replication"], About::Role);
+            self.ask_about(pool, server, index, words, About::Role);
         }
         !links.is_empty()
     }
@@ -129,6 +132,7 @@ impl Core {
         let refresh = shared.settings().refresh;
         self.tell_unwatched(pool, &told);
         if shared.sentinels().is_none() {
+            shared.note_roles(&state.map, &told.roles, self.plane.clock.now);
             self.tell_rivals(pool, &told.roles);
             match self.elect(pool, &told.roles) {
                 Some(view) => self.learn_group(pool, 0, &view),
@@ -311,22 +315,34 @@ impl Core {
         );
     }
 
-    /// Returns the primary among the servers that told their roles. Of several that claim to be the
-    /// primary, it takes the one with most replicas, and prefers the one that was the primary
-    /// before.
+    /// Returns the primary: the one that the control plane has decided, whatever servers say, or
+    /// one of the servers that told their roles. Of several that claim to be the primary, it takes
+    /// the one with most replicas, and prefers the one that was the primary before.
     fn elect(&self, pool: u16, roles: &BTreeMap<u16, InfoReplication>) -> Option<GroupView> {
-        let map = &self.plane.cluster_state(pool)?.map;
+        let state = self.plane.cluster_state(pool)?;
+        let (shared, map) = (&state.shared, &state.map);
         let endpoint = |server: u16| Some(map.node(usize::from(server))?.endpoint.clone());
+        let decided = shared.decided().and_then(|decided| {
+            let says = |server: &u16| roles.get(server).is_some_and(|role| !role.is_replica());
+            let next = decided.next.and_then(|next| map.index_of(&next)).filter(says);
+            next.or_else(|| map.index_of(&decided.primary))
+        });
         let primaries = roles.iter().filter(|(_, role)| !role.is_replica());
         let online =
             |role: &InfoReplication| role.replicas.iter().filter(|it| it.is_online).count();
-        let (&primary, _) = primaries
-            .max_by_key(|&(&server, role)| (online(role), map.is_serving(usize::from(server))))?;
+        let rank = |&(&server, role): &(&u16, &InfoReplication)| {
+            (online(role), map.is_serving(usize::from(server)))
+        };
+        let primary = decided.or_else(|| Some(*primaries.max_by_key(rank)?.0))?;
+        // A replica of another server than the decided one may lack writes, or have others.
+        let followed = decided.and_then(endpoint);
+        let follows = |of: &Endpoint| followed.as_ref().is_none_or(|it| shared.are_same(it, of));
         let others = map.nodes().filter(|&(server, _)| server != primary);
         let replicas = others.map(|(server, node)| {
             let health = match roles.get(&server) {
                 Some(role) if role.is_replica() => {
-                    let is_linked = role.link.as_ref().is_some_and(|link| link.is_up);
+                    let link = role.link.as_ref();
+                    let is_linked = link.is_some_and(|link| link.is_up && follows(&link.primary));
                     if is_linked { NodeHealth::Online } else { NodeHealth::Failing }
                 }
                 Some(_) => NodeHealth::Failing,
