@@ -10,7 +10,7 @@ use hyper::{Method, Response, StatusCode};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::access::Kind;
+use crate::access::{Caller, Kind, Need};
 use crate::backends::{self, AWAY, PoolStatus};
 use crate::fleet_api;
 use crate::problem::Problem;
@@ -56,10 +56,41 @@ pub(crate) enum Resource {
     Documents,
     ReadRollout,
     SteerRollout,
+    Audit,
+    Events,
     Description,
 }
 
 impl Resource {
+    /// Returns the right that a request for it needs. A resource that needs [`Need::Pools`] checks
+    /// the pools itself, by [`Call::check_pool`] or by what a document changes.
+    fn need(self) -> Need {
+        match self {
+            Self::Health | Self::Ready => Need::Nothing,
+            Self::Status
+            | Self::Pools
+            | Self::Servers
+            | Self::Connections
+            | Self::SlowLog
+            | Self::HotKeys
+            | Self::Config
+            | Self::ReadLogLevel
+            | Self::Fleet
+            | Self::ReadDocument
+            | Self::Documents
+            | Self::ReadRollout
+            | Self::Audit
+            | Self::Events
+            | Self::Description => Need::Read,
+            Self::Eject
+            | Self::Restore
+            | Self::KillScript
+            | Self::ApplyDocument
+            | Self::SteerRollout => Need::Pools,
+            Self::SetLogLevel | Self::Drain | Self::Reload | Self::Upgrade => Need::Admin,
+        }
+    }
+
     /// Returns whether a control node answers for it, in whatever process it runs.
     fn is_of_fleet(self) -> bool {
         matches!(
@@ -70,12 +101,14 @@ impl Resource {
                 | Self::Documents
                 | Self::ReadRollout
                 | Self::SteerRollout
+                | Self::Audit
+                | Self::Events
         )
     }
 }
 
 /// Every resource, with its method and path.
-const ROUTES: [(Method, &str, Resource); 24] = [
+const ROUTES: [(Method, &str, Resource); 26] = [
     (Method::GET, "/v1/health", Resource::Health),
     (Method::GET, "/v1/ready", Resource::Ready),
     (Method::GET, "/v1/status", Resource::Status),
@@ -99,6 +132,8 @@ const ROUTES: [(Method, &str, Resource); 24] = [
     (Method::GET, "/v1/fleet/documents", Resource::Documents),
     (Method::GET, ROLLOUT, Resource::ReadRollout),
     (Method::POST, ROLLOUT, Resource::SteerRollout),
+    (Method::GET, "/v1/fleet/audit", Resource::Audit),
+    (Method::GET, EVENTS, Resource::Events),
     (Method::GET, "/v1/openapi.json", Resource::Description),
 ];
 
@@ -126,6 +161,13 @@ pub(crate) fn kind(method: &Method, path: &str) -> Kind {
     }
 }
 
+/// Returns the right that an API request needs. A path that is not there needs what a read needs.
+pub(crate) fn need(method: &Method, path: &str) -> Need {
+    let asked = if method == Method::HEAD { &Method::GET } else { method };
+    let there = ROUTES.iter().find(|(known, there, _)| known == asked && *there == path);
+    there.map_or(Need::Read, |(.., resource)| resource.need())
+}
+
 /// Returns whether an answer may take seconds: a reload waits for every worker, and an upgrade for
 /// a reload before it.
 pub(crate) fn takes_long(method: &Method, path: &str) -> bool {
@@ -135,6 +177,9 @@ pub(crate) fn takes_long(method: &Method, path: &str) -> bool {
 const DOCUMENT: &str = "/v1/fleet/document";
 
 const ROLLOUT: &str = "/v1/fleet/rollout";
+
+/// The path of the fleet's events, whose answer may wait for the next one.
+pub(crate) const EVENTS: &str = "/v1/fleet/events";
 
 /// Longest body of a request with a document, in bytes: each of its bytes may take two in JSON.
 const DOCUMENT_BODY_LEN_MAX: usize = 2 * keyway_fleet::limits::DOCUMENT_LEN_MAX + 1024;
@@ -151,6 +196,21 @@ pub(crate) struct Call<'r> {
     pub(crate) query: &'r str,
     pub(crate) headers: &'r HeaderMap,
     pub(crate) body: &'r [u8],
+    pub(crate) caller: &'r Caller,
+}
+
+impl Call<'_> {
+    /// Refuses a change of a pool that the sender may not change.
+    pub(crate) fn check_pool(&self, pool: &str) -> Result<(), Problem> {
+        let operator = &self.caller.operator;
+        match operator.may_change(pool) {
+            true => Ok(()),
+            false => {
+                let what = operator.refusal(&format!("pool {pool}"));
+                Err(Problem::new(StatusCode::FORBIDDEN, what))
+            }
+        }
+    }
 }
 
 /// Answers a request whose sender has access.
@@ -238,7 +298,9 @@ fn answer(state: &dyn AdminState, resource: Resource, call: &Call<'_>) -> Result
         | Resource::ApplyDocument
         | Resource::Documents
         | Resource::ReadRollout
-        | Resource::SteerRollout => {
+        | Resource::SteerRollout
+        | Resource::Audit
+        | Resource::Events => {
             let what = "this process is no control node: ask one of `keyway control`";
             Err(Problem::new(StatusCode::NOT_FOUND, what))
         }
@@ -416,6 +478,7 @@ fn eject(state: &dyn AdminState, api: &dyn Api, call: &Call<'_>) -> Result<Reply
     let ServerName { pool, server } = body(call)?;
     checked_name("pool", &pool)?;
     checked_name("server", &server)?;
+    call.check_pool(&pool)?;
     let found = api.eject(&pool, &server);
     let changed = found.map_err(|what| Problem::new(StatusCode::NOT_FOUND, what))?;
     let word = if changed { "is ejected" } else { "was ejected already" };
@@ -434,6 +497,7 @@ fn restore(state: &dyn AdminState, call: &Call<'_>) -> Result<Reply, Problem> {
     let ServerName { pool, server } = body(call)?;
     checked_name("pool", &pool)?;
     checked_name("server", &server)?;
+    call.check_pool(&pool)?;
     let is_away = state.pools().iter().filter(|one| one.name == pool).any(|one| {
         let mut servers = one.backends.iter();
         servers.any(|one| one.name == server && one.state == AWAY)
@@ -483,6 +547,7 @@ fn upgrade(api: &dyn Api) -> Result<Reply, Problem> {
 fn kill_script(state: &dyn AdminState, call: &Call<'_>) -> Result<Reply, Problem> {
     let PoolName { pool } = body(call)?;
     checked_name("pool", &pool)?;
+    call.check_pool(&pool)?;
     let killed = state.kill_script(&pool);
     match killed.map_err(|what| Problem::new(StatusCode::NOT_FOUND, what))? {
         ScriptKill::Ends => {

@@ -12,7 +12,9 @@
 
 pub mod limits;
 
+mod audit;
 mod document;
+mod events;
 mod facts;
 mod leader;
 mod measuring;
@@ -22,11 +24,16 @@ mod rollout;
 mod saved;
 mod version;
 
+pub use audit::{
+    AuditEntry, AuditHead, AuditLog, AuditOutcome, Author, Chain, Hash, Record, Tampered,
+};
 pub use document::{Document, DocumentFault, Published, PublishedRollout};
+pub use events::{Event, SentEvents, Severity};
 pub use facts::{Fact, KeyChange, LeaderFact, When, Write, Written};
 pub use leader::{
     Action as LeaderAction, Apply, ApplyFault, FleetView, Identity, Leader, LeaderView, MemberView,
-    Note, OrderId, RolloutOrder, RolloutView, Steer, Steering, StoredDocument, Ticket,
+    Note, OrderId, RefusedRequest, RolloutOrder, RolloutView, Steer, Steering, StoredDocument,
+    Ticket,
 };
 pub use member::{Action as MemberAction, Begun, Member, Refusal};
 pub use report::{About, RefusedVersion, Report};

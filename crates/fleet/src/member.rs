@@ -9,9 +9,10 @@
 //! ```
 //! The latest document that comes meanwhile waits; those between are skipped.
 
+use crate::events::Outbox;
 use crate::limits::{REPORT_AGAIN, REPORT_WITHIN, SAVE_AGAIN};
 use crate::measuring::Measuring;
-use crate::{About, Document, Measured, Published, RefusedVersion, Report, Saved, Version};
+use crate::{About, Document, Event, Measured, Published, RefusedVersion, Report, Saved, Version};
 use keyway_base::Time;
 use keyway_bus::NodeId;
 use std::collections::VecDeque;
@@ -166,6 +167,7 @@ pub struct Member {
     next: Option<Document>,
     reports: Reports,
     measuring: Measuring,
+    events: Outbox,
     actions: VecDeque<Action>,
 }
 
@@ -197,6 +199,7 @@ impl Member {
             next: None,
             reports: Reports::default(),
             measuring: Measuring::default(),
+            events: Outbox::default(),
             actions: VecDeque::new(),
         }
     }
@@ -228,6 +231,18 @@ impl Member {
             self.about = about;
             self.report(now);
         }
+    }
+
+    /// Takes a number that no other process of this member has. The leader tells the events of one
+    /// process from those of another by it.
+    pub fn set_process(&mut self, process: u64) {
+        self.events.set_process(process);
+    }
+
+    /// Takes an event of this process, for the leader.
+    pub fn note_event(&mut self, event: Event, now: Time) {
+        self.events.push(event);
+        self.report(now);
     }
 
     /// Takes a published document. Returns whether its version is new here.
@@ -362,6 +377,8 @@ impl Member {
         if self.reports.awaited_until.take().is_none() {
             return;
         }
+        // Further events have a report of their own.
+        self.reports.is_due |= self.events.settle(has_arrived);
         if !has_arrived {
             self.reports.is_due = true;
             self.reports.not_before = Some(now + REPORT_AGAIN);
@@ -396,6 +413,7 @@ impl Member {
         if self.reports.awaited_until.is_some_and(|until| until <= now) {
             self.reports.awaited_until = None;
             self.reports.is_due = true;
+            self.events.settle(false);
         }
         self.send_due(now);
     }
@@ -435,7 +453,8 @@ impl Member {
         self.reports.is_due = false;
         self.reports.not_before = None;
         self.reports.awaited_until = Some(now + REPORT_WITHIN);
-        let body = self.composed().encode();
+        let events = self.events.send();
+        let body = Report { events, ..self.composed() }.encode();
         self.actions.push_back(Action::Report { to, body });
     }
 
@@ -447,6 +466,7 @@ impl Member {
             running: self.running,
             refused: self.refused.clone(),
             measured: self.measuring.latest(),
+            events: None,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The report of a member to the leader, as JSON.
 
 use crate::limits::{NAME_LEN_MAX, NAMES_MAX, REPORT_LEN_MAX, WHY_LEN_MAX};
-use crate::{Measured, Version};
+use crate::{Measured, SentEvents, Version};
 use serde::{Deserialize, Serialize};
 
 /// The facts about a member.
@@ -42,6 +42,9 @@ pub struct Report {
     /// Its requests during a rollout. The coordinator does not keep them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured: Option<Measured>,
+    /// Events that the leader has not acknowledged. The coordinator does not keep them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub events: Option<SentEvents>,
 }
 
 impl About {

@@ -2,31 +2,37 @@
 //!
 //! In: what the coordinator tells (`handle_session`, `handle_listed`, `handle_changes`,
 //! `handle_written`, `handle_fault`), what the bus tells (`handle_report`, `handle_joined`,
-//! `handle_left`), orders of operators ([`Leader::apply`]) and time. Out: [`Leader::poll_action`] and
-//! [`Leader::poll_note`], to be called after every call in until they return nothing.
+//! `handle_left`), orders of operators ([`Leader::apply`]) and time. Out: [`Leader::poll_action`],
+//! [`Leader::poll_note`] and [`Leader::poll_event`], to be called after every call in until they
+//! return nothing.
 //!
 //! The node keeps a copy of what the coordinator holds and decides by it alone. It writes one
 //! transaction at a time, and every transaction of a leader compares the leader's key: a leader that
 //! was replaced changes nothing. A node acts as leader only while its copy has reached its own
 //! election, so it knows every document that an earlier leader has stored.
 
+mod audit;
 mod note;
 mod orders;
 mod rollout;
 mod roster;
 mod view;
 
+pub use audit::RefusedRequest;
 pub use note::Note;
 pub use orders::{Apply, ApplyFault, OrderId, RolloutOrder};
 pub use rollout::{Steer, Steering};
 pub use view::{FleetView, LeaderView, MemberView, RolloutView, StoredDocument};
 
+use crate::audit::Record;
+use crate::events::Inboxes;
 use crate::facts::{self, DocumentFact, EPOCH, LEADER};
-use crate::limits::{BELIEVED_MAX, WRITE_AGAIN};
+use crate::limits::{AUDIT_KEPT, BELIEVED_MAX, WRITE_AGAIN};
 use crate::{
-    Document, Fact, KeyChange, LeaderFact, Published, Report, RolloutState, Version, When, Write,
-    Written,
+    Document, Event, Fact, KeyChange, LeaderFact, Published, Report, RolloutState, SentEvents,
+    Version, When, Write, Written,
 };
+use audit::RefusedRequests;
 use keyway_base::Time;
 use keyway_bus::NodeId;
 use orders::{Ordered, Orders};
@@ -90,6 +96,8 @@ enum Purpose {
     Order(Ordered),
     /// The end of a rollout, which the leader has decided.
     End,
+    /// The entries of refused requests.
+    Refused(Vec<Record>),
     Members(Vec<NodeId>),
 }
 
@@ -115,6 +123,10 @@ pub struct Leader {
     published: Option<Published>,
     roster: Roster,
     orders: Orders,
+    /// Refused requests without an entry of the audit log.
+    refused: RefusedRequests,
+    /// Entries of the audit log that the coordinator keeps.
+    audit_kept: u64,
     /// The watch of the rollout that is going on, unless it is paused.
     watch: Option<Watch>,
     /// The rollout that was told, and its state.
@@ -129,6 +141,8 @@ pub struct Leader {
     fault: Option<String>,
     actions: VecDeque<Action>,
     notes: VecDeque<Note>,
+    inboxes: Inboxes,
+    events: VecDeque<(NodeId, Event)>,
 }
 
 impl Leader {
@@ -148,6 +162,8 @@ impl Leader {
             published: None,
             roster: Roster::default(),
             orders: Orders::default(),
+            refused: RefusedRequests::default(),
+            audit_kept: AUDIT_KEPT,
             watch: None,
             told_rollout: None,
             wall_clock: 0,
@@ -156,6 +172,8 @@ impl Leader {
             fault: None,
             actions: VecDeque::new(),
             notes: VecDeque::new(),
+            inboxes: Inboxes::default(),
+            events: VecDeque::new(),
         }
     }
 
@@ -167,6 +185,11 @@ impl Leader {
     /// Returns the next change of state to be logged.
     pub fn poll_note(&mut self) -> Option<Note> {
         self.notes.pop_front()
+    }
+
+    /// Returns the next event of a member.
+    pub fn poll_event(&mut self) -> Option<(NodeId, Event)> {
+        self.events.pop_front()
     }
 
     /// Returns when [`Leader::handle_timeout`] is to be called; `None` if nothing is due. A time
@@ -294,6 +317,7 @@ impl Leader {
         match purpose {
             Purpose::Campaign => {}
             Purpose::Order(order) => self.answer(order.id, Ok(order.version)),
+            Purpose::Refused(records) => self.refused.settle(records, true),
             Purpose::End | Purpose::Members(_) => {}
         }
     }
@@ -302,6 +326,7 @@ impl Leader {
         match purpose {
             Purpose::Campaign | Purpose::End => {}
             Purpose::Order(order) => self.answer(order.id, Err(fault)),
+            Purpose::Refused(records) => self.refused.settle(records, false),
             Purpose::Members(members) => self.roster.note_unwritten(members, now),
         }
     }
@@ -310,6 +335,8 @@ impl Leader {
         match purpose {
             // The listing shows whether a rollout has ended.
             Purpose::Campaign | Purpose::End => {}
+            // They may be there. A refused request has one entry at most.
+            Purpose::Refused(records) => self.refused.settle(records, true),
             Purpose::Order(order) if self.ended.is_some() => {
                 self.answer(order.id, Err(ApplyFault::Unknown(why)));
             }
@@ -320,18 +347,33 @@ impl Leader {
 
     /// Takes a report of a member.
     pub fn handle_report(&mut self, from: NodeId, body: &[u8], now: Time) {
-        if !matches!(self.place, Place::Leads { .. }) {
-            return;
-        }
-        let Some(report) = Report::decode(body) else {
-            return self.notes.push_back(Note::NoReport(from));
+        let leads = matches!(self.place, Place::Leads { .. });
+        let mut report = match Report::decode(body) {
+            Some(report) if report.cluster == self.me.cluster => report,
+            _ if !leads => return,
+            Some(report) => {
+                return self.notes.push_back(Note::OtherCluster(from, report.cluster));
+            }
+            None => return self.notes.push_back(Note::NoReport(from)),
         };
-        if report.cluster != self.me.cluster {
-            return self.notes.push_back(Note::OtherCluster(from, report.cluster));
+        // The bus acknowledges the report also for a node that has just been replaced.
+        if let Some(sent) = report.events.take() {
+            self.take_events(from, sent);
+        }
+        if !leads {
+            return;
         }
         let published = self.published.as_ref().map(Published::stamp);
         self.roster.take(from, report, published, now, &mut self.notes);
         self.decide(now);
+    }
+
+    fn take_events(&mut self, from: NodeId, sent: SentEvents) {
+        let (lost, events) = self.inboxes.take(from, sent);
+        if lost > 0 {
+            self.notes.push_back(Note::EventsLost(from, lost));
+        }
+        self.events.extend(events.into_iter().map(|event| (from, event)));
     }
 
     /// Takes the latest version of the topic that nodes below have on the bus. They do not take the
@@ -442,7 +484,10 @@ impl Leader {
         }
         self.publish(fact.epoch, now);
         self.follow_rollout(now);
-        if !self.write_order(&fact, modified) && !self.write_end(&fact, modified, now) {
+        let is_busy = self.write_order(&fact, modified)
+            || self.write_end(&fact, modified, now)
+            || self.write_refused(modified);
+        if !is_busy {
             self.write_members(modified, now);
         }
     }

@@ -111,5 +111,6 @@ pub fn figures(
         coordinator_faults,
         rolling_out: u64::from(view.rollout.as_ref().is_some_and(|rollout| rollout.is_active)),
         rollouts_ended,
+        ..FleetFigures::default()
     }
 }

@@ -1,5 +1,6 @@
 //! The thread's loop: the bus, the machine, the file, and the orders to the main thread.
 
+use super::expiry::Expiry;
 use super::measure::Base;
 use super::{Joining, Ordered, SharedAbout, is_passing, state_file};
 use crate::bus::{Repeats, incarnation};
@@ -43,6 +44,7 @@ pub(super) struct Link {
     /// The publication that came last: its stamp, and the version in it for this process.
     latest: Option<(Stamp, Version)>,
     measured: Base,
+    expiry: Expiry,
     id: NodeId,
     /// The report whose acknowledgement is awaited.
     report: Option<u64>,
@@ -114,8 +116,10 @@ impl Start {
 
 impl Link {
     pub fn new(start: Start) -> std::io::Result<Link> {
-        let Start { settings, tls, member, about, state_file, main } = start;
+        let Start { settings, tls, mut member, about, state_file, main } = start;
         let id = settings.id;
+        member.set_process(settings.incarnation);
+        crate::events::want();
         let driver = Driver::new(settings, DriverSettings { tls, ..DriverSettings::default() })?;
         Ok(Link {
             driver,
@@ -127,6 +131,7 @@ impl Link {
             applying: None,
             latest: None,
             measured: Base::default(),
+            expiry: Expiry::default(),
             id,
             report: None,
             upstream: None,
@@ -167,6 +172,7 @@ impl Link {
         }
         let now = clock();
         self.member.set_about(self.about.get(), now);
+        self.take_events(now);
         if self.member.poll_deadline().is_some_and(|at| at <= now) {
             self.member.handle_timeout(now);
         }
@@ -177,6 +183,18 @@ impl Link {
         }
         self.carry_out();
         Ok(())
+    }
+
+    /// Takes what has happened in this process, for the leader.
+    fn take_events(&mut self, now: Time) {
+        let mut events = crate::events::take();
+        if self.expiry.is_due(now) {
+            let unix_seconds = crate::serve::wall_clock().unix_micros / 1_000_000;
+            events.extend(self.expiry.look(self.about.expiries(), unix_seconds));
+        }
+        for event in events {
+            self.member.note_event(event, now);
+        }
     }
 
     fn leave(mut self) {

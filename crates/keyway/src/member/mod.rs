@@ -4,6 +4,7 @@
 //! The thread drives the node of the bus and the machine [`keyway_fleet::Member`]. The main thread
 //! applies documents as it applies reloads. Workers know of neither.
 
+mod expiry;
 mod link;
 mod measure;
 mod state_file;
@@ -181,7 +182,17 @@ impl Joining {
 
 /// The facts about this process for the control plane; the main thread keeps it up to date.
 #[derive(Clone, Default)]
-pub struct SharedAbout(Arc<Mutex<(About, Option<Counted>)>>);
+pub struct SharedAbout(Arc<Mutex<Shared>>);
+
+/// Tells the files with certificates in use, and when the first of each expires.
+type Expiries = Arc<dyn Fn() -> Vec<(String, i64)> + Send + Sync>;
+
+#[derive(Clone, Default)]
+struct Shared {
+    about: About,
+    counted: Option<Counted>,
+    expiries: Option<Expiries>,
+}
 
 impl SharedAbout {
     /// Takes what a configuration says, and the counts of its pools.
@@ -194,15 +205,22 @@ impl SharedAbout {
             listeners: config.listeners.iter().map(|one| one.bind.to_string()).collect(),
             pools: config.pools.iter().map(|pool| pool.name.clone()).collect(),
         };
-        *self.0.lock() = (about, Some(counted));
+        let expiries: Expiries =
+            Arc::new(crate::certificates::expiries(config, |_| true, |_| true));
+        *self.0.lock() = Shared { about, counted: Some(counted), expiries: Some(expiries) };
     }
 
     fn get(&self) -> About {
-        self.0.lock().0.clone()
+        self.0.lock().about.clone()
     }
 
     fn counted(&self) -> Option<Counted> {
-        self.0.lock().1.clone()
+        self.0.lock().counted.clone()
+    }
+
+    fn expiries(&self) -> Vec<(String, i64)> {
+        let expiries = self.0.lock().expiries.clone();
+        expiries.map(|expiries| expiries()).unwrap_or_default()
     }
 }
 

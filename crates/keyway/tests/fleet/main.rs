@@ -9,6 +9,7 @@
 mod documents;
 mod example;
 mod inside;
+mod operators;
 mod registry;
 mod rollouts;
 mod scenario;

@@ -4,6 +4,7 @@
 //! are simulated. A seed decides everything: who is killed at which step, what is lost, doubled and
 //! late, who hangs and still believes to lead, and when the coordinator comes back from a backup.
 
+mod audit;
 mod engine;
 mod people;
 mod rollouts;
@@ -34,17 +35,26 @@ pub struct FleetReport {
     pub went_on: u64,
     /// The rollouts that went back.
     pub went_back: u64,
+    /// Entries of the audit log.
+    pub audited: u64,
+    /// The entries of refused requests.
+    pub refused: u64,
+    /// Events of members that control nodes have taken.
+    pub events: u64,
 }
 
 impl fmt::Display for FleetReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let FleetReport { elections, documents, unknown, refusals, kills, rivals, .. } = self;
-        let FleetReport { restores, rollouts, went_on, went_back, .. } = self;
+        let FleetReport {
+            restores, rollouts, went_on, went_back, audited, refused, events, ..
+        } = self;
         write!(
             f,
             "{elections} elections, {documents} documents, {unknown} unknown, {refusals} refusals, \
              {kills} kills, {rivals} rivals, {restores} restored backups, {rollouts} rollouts, \
-             {went_on} went on, {went_back} went back"
+             {went_on} went on, {went_back} went back, {audited} audited, {refused} of them \
+             refused, {events} events"
         )
     }
 }
@@ -61,6 +71,9 @@ impl FleetReport {
         self.rollouts += other.rollouts;
         self.went_on += other.went_on;
         self.went_back += other.went_back;
+        self.audited += other.audited;
+        self.refused += other.refused;
+        self.events += other.events;
     }
 }
 
