@@ -14,6 +14,7 @@ use crate::model::{
     PoolKindConfig, Protocol, QuotaConfig, ReplicaConfig, ReplicationConfig, SecretSource,
     ServerConfig, SnapshotConfig, StoreConfig, StoreLogConfig, UserConfig, Workers,
 };
+use crate::operators::OperatorConfig;
 use crate::register::RegisterConfig;
 use crate::schema;
 use crate::secret::{MASK, PASSWORD};
@@ -33,6 +34,9 @@ pub fn describe(config: &Config) -> String {
     limits(&config.limits, &mut out);
     if let Some(item) = &config.control {
         control(item, &mut out);
+    }
+    for item in &config.operators {
+        operator(item, &mut out);
     }
     for item in &config.listeners {
         listener(item, &config.pool_of(item).name, &config.users, &mut out);
@@ -277,6 +281,21 @@ fn access(access: &AccessConfig, out: &mut Out) {
     out.entry(table, "idle_timeout", &string(&idle));
 }
 
+fn operator(config: &OperatorConfig, out: &mut Out) {
+    let table = &schema::OPERATOR;
+    out.header(table.header);
+    out.entry(table, "name", &string(config.operator.name()));
+    out.entry(table, "role", &string(config.operator.role().text()));
+    secret(table, ["", "token_file", "token_env"], &config.token, &config.token_from, out);
+    if let Some(name) = &config.certificate {
+        out.entry(table, "certificate", &string(name));
+    }
+    if let Some(pools) = config.operator.pools() {
+        let names: Vec<String> = pools.iter().map(|pool| string(pool)).collect();
+        out.entry(table, "pools", &format!("[{}]", names.join(", ")));
+    }
+}
+
 fn user(config: &UserConfig, pools: &[PoolConfig], out: &mut Out) {
     let table = &schema::USER;
     let user = &config.user;
@@ -479,6 +498,7 @@ mod tests {
                     key.name,
                     "client_password"
                         | "admin_token_env"
+                        | "token_env"
                         | "replica_password"
                         | "replica_password_env"
                 );

@@ -21,6 +21,7 @@ mod control_node;
 mod copies;
 mod describe;
 mod document;
+mod document_pools;
 mod emulate;
 mod error;
 mod examples;
@@ -32,6 +33,7 @@ mod listener;
 mod load;
 mod model;
 mod named;
+mod operators;
 mod overlay;
 mod placement;
 mod reader;
@@ -60,6 +62,7 @@ pub use bus::{BusConfig, BusTls, read_token};
 pub use control_node::{ControlNodeConfig, CoordinatorConfig, EngineConfig};
 pub use describe::{MemoryBound, describe, kind_text};
 pub use document::reference;
+pub use document_pools::ChangedPools;
 pub use error::ConfigError;
 pub use load::read_file;
 pub use model::{
@@ -69,5 +72,6 @@ pub use model::{
     RoutedConfig, SecretSource, ServerConfig, ServersConfig, SnapshotConfig, StoreConfig,
     StoreLogConfig, TlsConfig, UserConfig, Workers,
 };
+pub use operators::OperatorConfig;
 pub use register::{RegisterConfig, RegistryKind};
 pub use value::{counted, size_text};

@@ -1,5 +1,6 @@
 use crate::address::ListenAddr;
 use crate::error::ConfigError;
+use crate::operators::OperatorConfig;
 use crate::register::RegisterConfig;
 use keyway_base::{KeyspaceEvents, Limits, Network};
 use keyway_bus::{NodeId, Url};
@@ -19,6 +20,8 @@ use std::time::Duration;
 pub struct Config {
     /// `[server]`.
     pub server: ServerConfig,
+    /// Every `[[operator]]`, in file order.
+    pub operators: Vec<OperatorConfig>,
     /// `[limits]`.
     pub limits: Limits,
     /// `[control]`.

@@ -10,6 +10,7 @@ mod kind;
 mod limits;
 mod listener;
 mod memcached;
+mod operator;
 mod pool_kinds;
 mod register;
 mod routes;
@@ -28,6 +29,7 @@ pub(crate) use kind::{Absent, Choices, Kind};
 pub(crate) use limits::LIMITS;
 pub(crate) use listener::LISTENER;
 pub(crate) use memcached::MEMCACHED;
+pub(crate) use operator::OPERATOR;
 pub(crate) use register::REGISTER;
 pub(crate) use routes::{
     FAILOVER, MIRROR, MISS_THEN, PREFIX, PREFIX_ROUTE, RATE_LIMITED, READ_WRITE_SPLIT, SHADOW,
@@ -55,6 +57,12 @@ pub(crate) static ROOT: Table = Table {
             Unset("the process is on its own"),
             "The control plane.",
         ),
+        key(
+            "operator",
+            List(&OPERATOR),
+            Unset("as `admin_token_file` says"),
+            "Operators of the admin address.",
+        ),
         key("listener", List(&LISTENER), Refused, "Where clients connect."),
         key("user", List(&USER), Unset("as the listeners say"), "Who may do what."),
         key("pool", Pools, Refused, "Where requests go."),
@@ -62,11 +70,12 @@ pub(crate) static ROOT: Table = Table {
 };
 
 /// Every table with keys of its own, in the order of the documentation.
-pub(crate) static TABLES: [&Table; 36] = [
+pub(crate) static TABLES: [&Table; 37] = [
     &SERVER,
     &WORKERS,
     &LOG,
     &ADMIN_TLS,
+    &OPERATOR,
     &LIMITS,
     &CONTROL,
     &CONTROL_COORDINATOR,

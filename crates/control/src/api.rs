@@ -10,7 +10,7 @@ use hyper::{Method, Response, StatusCode};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::access::Kind;
+use crate::access::{Caller, Kind, Need};
 use crate::backends::{self, AWAY, PoolStatus};
 use crate::fleet_api;
 use crate::members::OfMembers;
@@ -61,10 +61,45 @@ pub(crate) enum Resource {
     OfMembers(OfMembers),
     Groups,
     FailOver,
+    Audit,
+    Events,
     Description,
 }
 
 impl Resource {
+    /// Returns the right that a request for it needs. A resource that needs [`Need::Pools`] checks
+    /// the pools itself, by [`Call::check_pool`] or by what a document changes.
+    fn need(self) -> Need {
+        match self {
+            Self::Health | Self::Ready => Need::Nothing,
+            Self::Status
+            | Self::Pools
+            | Self::Servers
+            | Self::Connections
+            | Self::SlowLog
+            | Self::HotKeys
+            | Self::Config
+            | Self::ReadLogLevel
+            | Self::Fleet
+            | Self::ReadDocument
+            | Self::Documents
+            | Self::ReadRollout
+            | Self::Proxies
+            | Self::Groups
+            | Self::Audit
+            | Self::Events
+            | Self::Description => Need::Read,
+            Self::Eject
+            | Self::Restore
+            | Self::KillScript
+            | Self::ApplyDocument
+            | Self::SteerRollout
+            | Self::FailOver => Need::Pools,
+            Self::SetLogLevel | Self::Drain | Self::Reload | Self::Upgrade => Need::Admin,
+            Self::OfMembers(which) => which.need(),
+        }
+    }
+
     /// Returns whether a control node answers for it, in whatever process it runs.
     pub(crate) fn is_of_fleet(self) -> bool {
         matches!(
@@ -79,6 +114,8 @@ impl Resource {
                 | Self::OfMembers(_)
                 | Self::Groups
                 | Self::FailOver
+                | Self::Audit
+                | Self::Events
         )
     }
 
@@ -91,7 +128,7 @@ impl Resource {
 }
 
 /// Every resource, with its method and path.
-const ROUTES: [(Method, &str, Resource); 42] = [
+const ROUTES: [(Method, &str, Resource); 44] = [
     (Method::GET, "/v1/health", Resource::Health),
     (Method::GET, "/v1/ready", Resource::Ready),
     (Method::GET, "/v1/status", Resource::Status),
@@ -119,8 +156,8 @@ const ROUTES: [(Method, &str, Resource); 42] = [
     (Method::GET, "/v1/fleet/status", Resource::OfMembers(OfMembers::Status)),
     (Method::GET, "/v1/fleet/pools", Resource::OfMembers(OfMembers::Pools)),
     (Method::GET, "/v1/fleet/servers", Resource::OfMembers(OfMembers::Servers)),
-    (Method::POST, "/v1/fleet/servers/eject", Resource::OfMembers(OfMembers::Change)),
-    (Method::POST, "/v1/fleet/servers/restore", Resource::OfMembers(OfMembers::Change)),
+    (Method::POST, "/v1/fleet/servers/eject", Resource::OfMembers(OfMembers::ChangeOfPool)),
+    (Method::POST, "/v1/fleet/servers/restore", Resource::OfMembers(OfMembers::ChangeOfPool)),
     (Method::GET, "/v1/fleet/connections", Resource::OfMembers(OfMembers::Connections)),
     (Method::GET, "/v1/fleet/slow-log", Resource::OfMembers(OfMembers::SlowLog)),
     (Method::GET, "/v1/fleet/hot-keys", Resource::OfMembers(OfMembers::HotKeys)),
@@ -129,10 +166,12 @@ const ROUTES: [(Method, &str, Resource); 42] = [
     (Method::POST, "/v1/fleet/drain", Resource::OfMembers(OfMembers::NamedChange)),
     (Method::POST, "/v1/fleet/reload", Resource::OfMembers(OfMembers::Change)),
     (Method::POST, "/v1/fleet/upgrade", Resource::OfMembers(OfMembers::NamedChange)),
-    (Method::POST, "/v1/fleet/scripts/kill", Resource::OfMembers(OfMembers::Change)),
+    (Method::POST, "/v1/fleet/scripts/kill", Resource::OfMembers(OfMembers::ChangeOfPool)),
     (Method::GET, "/v1/fleet/page", Resource::OfMembers(OfMembers::Page)),
     (Method::GET, "/v1/fleet/groups", Resource::Groups),
     (Method::POST, FAILOVER, Resource::FailOver),
+    (Method::GET, "/v1/fleet/audit", Resource::Audit),
+    (Method::GET, EVENTS, Resource::Events),
     (Method::GET, "/v1/openapi.json", Resource::Description),
 ];
 
@@ -160,6 +199,13 @@ pub(crate) fn kind(method: &Method, path: &str) -> Kind {
     }
 }
 
+/// Returns the right that an API request needs. A path that is not there needs what a read needs.
+pub(crate) fn need(method: &Method, path: &str) -> Need {
+    let asked = if method == Method::HEAD { &Method::GET } else { method };
+    let there = ROUTES.iter().find(|(known, there, _)| known == asked && *there == path);
+    there.map_or(Need::Read, |(.., resource)| resource.need())
+}
+
 /// Returns whether an answer may take seconds: a reload waits for every worker, an upgrade for a
 /// reload before it, and what is of members for the slowest of them.
 pub(crate) fn takes_long(method: &Method, path: &str) -> bool {
@@ -182,6 +228,9 @@ const ROLLOUT: &str = "/v1/fleet/rollout";
 
 const FAILOVER: &str = "/v1/fleet/groups/failover";
 
+/// The path of the fleet's events, whose answer may wait for the next one.
+pub(crate) const EVENTS: &str = "/v1/fleet/events";
+
 /// Longest body of a request with a document, in bytes: each of its bytes may take two in JSON.
 const DOCUMENT_BODY_LEN_MAX: usize = 2 * keyway_fleet::limits::DOCUMENT_LEN_MAX + 1024;
 
@@ -197,6 +246,21 @@ pub(crate) struct Call<'r> {
     pub(crate) query: &'r str,
     pub(crate) headers: &'r HeaderMap,
     pub(crate) body: &'r [u8],
+    pub(crate) caller: &'r Caller,
+}
+
+impl Call<'_> {
+    /// Refuses a change of a pool that the sender may not change.
+    pub(crate) fn check_pool(&self, pool: &str) -> Result<(), Problem> {
+        let operator = &self.caller.operator;
+        match operator.may_change(pool) {
+            true => Ok(()),
+            false => {
+                let what = operator.refusal(&format!("pool {pool}"));
+                Err(Problem::new(StatusCode::FORBIDDEN, what))
+            }
+        }
+    }
 }
 
 /// Answers a request whose sender has access.
@@ -284,7 +348,9 @@ fn answer(state: &dyn AdminState, resource: Resource, call: &Call<'_>) -> Result
         | Resource::Proxies
         | Resource::OfMembers(_)
         | Resource::Groups
-        | Resource::FailOver => {
+        | Resource::FailOver
+        | Resource::Audit
+        | Resource::Events => {
             let what = "this process is no control node: ask one of `keyway control`";
             Err(Problem::new(StatusCode::NOT_FOUND, what))
         }
@@ -462,6 +528,7 @@ fn eject(state: &dyn AdminState, api: &dyn Api, call: &Call<'_>) -> Result<Reply
     let ServerName { pool, server } = body(call)?;
     checked_name("pool", &pool)?;
     checked_name("server", &server)?;
+    call.check_pool(&pool)?;
     let found = api.eject(&pool, &server);
     let changed = found.map_err(|what| Problem::new(StatusCode::NOT_FOUND, what))?;
     let word = if changed { "is ejected" } else { "was ejected already" };
@@ -480,6 +547,7 @@ fn restore(state: &dyn AdminState, call: &Call<'_>) -> Result<Reply, Problem> {
     let ServerName { pool, server } = body(call)?;
     checked_name("pool", &pool)?;
     checked_name("server", &server)?;
+    call.check_pool(&pool)?;
     let is_away = state.pools().iter().filter(|one| one.name == pool).any(|one| {
         let mut servers = one.backends.iter();
         servers.any(|one| one.name == server && one.state == AWAY)
@@ -529,6 +597,7 @@ fn upgrade(api: &dyn Api) -> Result<Reply, Problem> {
 fn kill_script(state: &dyn AdminState, call: &Call<'_>) -> Result<Reply, Problem> {
     let PoolName { pool } = body(call)?;
     checked_name("pool", &pool)?;
+    call.check_pool(&pool)?;
     let killed = state.kill_script(&pool);
     match killed.map_err(|what| Problem::new(StatusCode::NOT_FOUND, what))? {
         ScriptKill::Ends => {
@@ -568,9 +637,14 @@ pub(crate) fn check_body(path: &str, call: &Call<'_>) -> Result<(), Problem> {
         "/v1/servers/eject" | "/v1/servers/restore" => {
             let ServerName { pool, server } = body(call)?;
             checked_name("pool", &pool)?;
-            checked_name("server", &server)
+            checked_name("server", &server)?;
+            call.check_pool(&pool)
         }
-        "/v1/scripts/kill" => checked_name("pool", &body::<PoolName>(call)?.pool),
+        "/v1/scripts/kill" => {
+            let PoolName { pool } = body(call)?;
+            checked_name("pool", &pool)?;
+            call.check_pool(&pool)
+        }
         "/v1/log-level" => body::<Level>(call).map(drop),
         "/v1/drain" => body::<Drain>(call).map(drop),
         _ => Ok(()),

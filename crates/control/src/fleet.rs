@@ -1,9 +1,13 @@
 //! The fleet, as a control node shows and changes it: `/v1/fleet`.
 
+use crate::access::Caller;
 use crate::backends::as_utc;
+use crate::events::EventLog;
 use crate::groups::{FailoverOrder, GroupStatus};
 use crate::members::{MemberAnswer, PassedRequest, Selection};
+use keyway_fleet::AuditLog;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// The part of the API that only a control node has. It is called on the listener's thread, and
 /// answers within two seconds; [`FleetApi::apply`] and [`FleetApi::pass_on`] have threads of their own.
@@ -37,7 +41,7 @@ pub trait FleetApi: Send + Sync {
     ///
     /// # Errors
     /// Returns why it was not done, or is not known to be.
-    fn steer(&self, action: RolloutAction) -> Result<(), ApplyRefusal>;
+    fn steer(&self, action: RolloutAction, by: &Caller) -> Result<(), ApplyRefusal>;
 
     /// Has members answer a request, and waits for the slowest of them for some seconds. Returns an
     /// answer for each, in the order of their ids.
@@ -60,12 +64,23 @@ pub trait FleetApi: Send + Sync {
     ///
     /// # Errors
     /// Returns why it was not done, or is not known to be.
-    fn fail_over(&self, order: &FailoverOrder) -> Result<(), ApplyRefusal>;
+    fn fail_over(&self, order: &FailoverOrder, by: &Caller) -> Result<(), ApplyRefusal>;
+
+    /// Returns the audit log, as the coordinator has it.
+    ///
+    /// # Errors
+    /// Returns a text if the node does not answer.
+    fn audit(&self) -> Result<AuditLog, String>;
+
+    /// Returns the events that this node knows.
+    fn events(&self) -> Arc<EventLog>;
 }
 
 /// An order to store a document.
 #[derive(Clone, Copy, Debug)]
 pub struct ApplyOrder<'o> {
+    /// The operator.
+    pub by: &'o Caller,
     /// The revision that the operator has seen; `None` in a dry run means the current one.
     pub base: Option<u64>,
     /// The document.
@@ -306,6 +321,8 @@ pub struct AppliedStatus {
 /// The reason why an order was not carried out.
 #[derive(Clone, Debug)]
 pub enum ApplyRefusal {
+    /// The operator may not change all that it changes.
+    Forbidden(String),
     /// The order or its document is wrong: everything that is.
     Invalid(Vec<String>),
     /// The document or the leader is another than the operator has seen.

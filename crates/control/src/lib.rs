@@ -14,6 +14,7 @@ mod access;
 mod admin;
 mod api;
 mod backends;
+mod events;
 mod fleet;
 mod fleet_api;
 mod groups;
@@ -29,10 +30,11 @@ mod seat;
 mod secured;
 mod state;
 
-pub use access::{Access, CHANGE_HEADER};
+pub use access::{Access, CHANGE_HEADER, Caller, Credential};
 pub use admin::{Admin, AdminError, AdminHandle, AdminOptions};
 pub use api::OPENAPI;
 pub use backends::{AWAY, BackendRoleStatus, BackendStatus, PoolStatus, utc};
+pub use events::{EventLog, EventStatus};
 pub use fleet::{
     AppliedStatus, ApplyOrder, ApplyRefusal, Content, DocumentStatus, FleetApi, FleetStatus,
     LeaderStatus, MemberState, MemberStatus, RolloutAction, RolloutAsk, RolloutPhase,
@@ -50,4 +52,4 @@ pub use process::{
     SlowRequest, UpgradeState, UpgradeStatus,
 };
 pub use seat::{Engine, Seat, Told};
-pub use state::{AdminState, ScriptKill};
+pub use state::{AdminState, NotedRequest, ScriptKill};

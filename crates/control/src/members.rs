@@ -11,6 +11,7 @@
 
 mod sums;
 
+use crate::access::{Caller, Need};
 use crate::api::{self, Call, Reply, json, takes_query};
 use crate::fleet::FleetApi;
 use crate::fleet_api::refused;
@@ -21,6 +22,7 @@ use http_body_util::Full;
 use hyper::body::{Body, Bytes};
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use hyper::{Method, Response, StatusCode};
+use keyway_users::Operator;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
@@ -133,13 +135,27 @@ pub(crate) enum OfMembers {
     Config,
     /// A page of one member as it is: for viewers that read pages.
     Page,
-    /// A change at each of them.
+    /// A change of a pool, at each of them.
+    ChangeOfPool,
+    /// A change of each process.
     Change,
     /// A change that nobody wants at all of them by mistake.
     NamedChange,
 }
 
-/// Answers a request that came to this process from a control node.
+impl OfMembers {
+    /// Returns the right that a request needs: that of the same request to one process.
+    pub(crate) fn need(self) -> Need {
+        match self {
+            OfMembers::ChangeOfPool => Need::Pools,
+            OfMembers::Change | OfMembers::NamedChange => Need::Admin,
+            _ => Need::Read,
+        }
+    }
+}
+
+/// Answers a request that came to this process from a control node, which has checked the rights of
+/// whoever asks there.
 pub fn answer_passed(state: &dyn AdminState, request: &PassedRequest) -> MemberReply {
     let Ok(method) = Method::from_bytes(request.method.as_bytes()) else {
         return read_reply(refusal(StatusCode::METHOD_NOT_ALLOWED, "no such method"));
@@ -147,7 +163,9 @@ pub fn answer_passed(state: &dyn AdminState, request: &PassedRequest) -> MemberR
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     let (path, query) = (request.path.as_str(), request.query.as_str());
-    let call = Call { method: &method, path, query, headers: &headers, body: &request.body };
+    let caller = &Caller { operator: Operator::admin(), address: String::new() };
+    let call =
+        Call { method: &method, path, query, headers: &headers, body: &request.body, caller };
     read_reply(match api::is_ours(path) {
         // A control node does not ask another one in the name of a third.
         true if path.starts_with("/v1/fleet") => refusal(StatusCode::NOT_FOUND, "ask control"),
@@ -222,7 +240,7 @@ pub(crate) fn answer(
         OfMembers::SlowLog => sums::slow_log(&answers, limit()?),
         OfMembers::HotKeys => sums::hot_keys(&answers, limit()?),
         OfMembers::Config => sums::each(&answers),
-        OfMembers::Page | OfMembers::Change | OfMembers::NamedChange => {
+        OfMembers::Page | OfMembers::ChangeOfPool | OfMembers::Change | OfMembers::NamedChange => {
             let changed = sums::changed(&answers);
             let mut reply = json(&changed);
             if changed["failed"] != 0 {

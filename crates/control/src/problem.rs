@@ -28,6 +28,10 @@ pub(crate) struct Problem {
     allow: Option<Box<str>>,
 }
 
+/// The reason of a refusal, which its reply has beside its body, for the log.
+#[derive(Clone, Debug)]
+pub(crate) struct Detail(pub(crate) String);
+
 /// Servers that are listed besides the reasons why a process is not ready.
 #[derive(Debug, Serialize)]
 struct Servers {
@@ -88,6 +92,7 @@ impl Problem {
         *reply.status_mut() = StatusCode::from_u16(self.status).unwrap_or_default();
         let kind = HeaderValue::from_static("application/problem+json");
         reply.headers_mut().insert(CONTENT_TYPE, kind);
+        reply.extensions_mut().insert(Detail(self.detail.to_string()));
         let allow = self.allow.as_ref().and_then(|allow| HeaderValue::from_str(allow).ok());
         if let Some(allow) = allow {
             reply.headers_mut().insert(ALLOW, allow);

@@ -7,6 +7,8 @@
 //!   documents/N       the document of revision N, of the latest ones
 //!   rollout           the rollout that is going on, or the latest one
 //!   members/ID        what a member has reported
+//!   audit-head        the end of the audit log; see `audit`
+//!   audit/N           entry N of the audit log, of the latest ones
 //! ```
 
 use crate::limits::{DOCUMENT_LEN_MAX, NAME_LEN_MAX};

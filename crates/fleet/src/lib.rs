@@ -12,7 +12,9 @@
 
 pub mod limits;
 
+mod audit;
 mod document;
+mod events;
 mod facts;
 mod groups;
 mod leader;
@@ -24,7 +26,11 @@ mod saved;
 mod seeing;
 mod version;
 
+pub use audit::{
+    AuditEntry, AuditHead, AuditLog, AuditOutcome, Author, Chain, Hash, Record, Tampered,
+};
 pub use document::{Document, DocumentFault, Published, PublishedRollout};
+pub use events::{Event, SentEvents, Severity};
 pub use facts::{Fact, KeyChange, LeaderFact, When, Write, Written};
 pub use groups::{
     Command, Decided, DecisionRefusal, Decisions, GROUPS_TOPIC, Group, GroupOrder, GroupSeen,
@@ -32,8 +38,8 @@ pub use groups::{
 };
 pub use leader::{
     Action as LeaderAction, Apply, ApplyFault, Failover, FleetView, GroupState, GroupView,
-    Identity, Leader, LeaderView, MemberView, Note, OrderId, RolloutOrder, RolloutView, ServerView,
-    Steer, Steering, StoredDocument, Ticket,
+    Identity, Leader, LeaderView, MemberView, Note, OrderId, RefusedRequest, RolloutOrder,
+    RolloutView, ServerView, Steer, Steering, StoredDocument, Ticket,
 };
 pub use member::{Action as MemberAction, Begun, Member, Refusal};
 pub use report::{About, RefusedVersion, Report, Serving};

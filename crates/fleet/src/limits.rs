@@ -123,3 +123,36 @@ pub const COMMAND_AGAIN: Duration = Duration::from_millis(500);
 /// Longest wait for members to know that a primary hands over. Members that do not know it yet send
 /// writes to the primary before, which refuses them until the decision.
 pub const OBEYED_WITHIN: Duration = Duration::from_secs(1);
+
+/// Entries of the audit log that the coordinator keeps. Each has 0.5 to 12 KiB, and every control
+/// node holds them in memory.
+pub const AUDIT_KEPT: u64 = 1000;
+
+/// Entries of the audit log that leave in one transaction, which has at most 64 operations.
+pub(crate) const AUDIT_DELETES_MAX: u64 = 8;
+
+/// Differences in an entry of the audit log. With more lines a change of a hundred pools would
+/// have a longer entry than others together.
+pub const CHANGES_MAX: usize = 32;
+
+/// Bytes of a difference in an entry. A longer one is cut.
+pub const CHANGE_LEN_MAX: usize = 256;
+
+/// Refused requests that wait for their entry. More are counted.
+pub const REFUSED_WAITING_MAX: usize = 8;
+
+/// Refused requests that get entries of their own at once; then one for each [`REFUSED_EVERY`]. A
+/// flood of them so takes less than 150 entries a day, and changes stay.
+pub const REFUSED_AT_ONCE: u32 = 16;
+/// See [`REFUSED_AT_ONCE`].
+pub const REFUSED_EVERY: Duration = Duration::from_secs(600);
+
+/// Events of a member that wait for the leader. More lose the oldest ones: a member that is cut off
+/// for an hour has room for one event in 14 s.
+pub const EVENTS_WAITING_MAX: usize = 256;
+
+/// Events in a report, which has at most [`REPORT_LEN_MAX`] with them.
+pub const EVENTS_PER_REPORT: usize = 16;
+
+/// Bytes of the text of an event. A longer one is cut.
+pub const EVENT_TEXT_LEN_MAX: usize = 512;

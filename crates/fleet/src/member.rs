@@ -9,11 +9,12 @@
 //! ```
 //! The latest document that comes meanwhile waits; those between are skipped.
 
+use crate::events::Outbox;
 use crate::limits::{REPORT_AGAIN, REPORT_WITHIN, SAVE_AGAIN};
 use crate::measuring::Measuring;
 use crate::seeing::Seeing;
 use crate::{
-    About, Document, GroupSeen, Measured, Published, RefusedVersion, Report, Saved, Version,
+    About, Document, Event, GroupSeen, Measured, Published, RefusedVersion, Report, Saved, Version,
 };
 use keyway_base::Time;
 use keyway_bus::NodeId;
@@ -170,6 +171,7 @@ pub struct Member {
     reports: Reports,
     measuring: Measuring,
     seeing: Seeing,
+    events: Outbox,
     actions: VecDeque<Action>,
 }
 
@@ -202,6 +204,7 @@ impl Member {
             reports: Reports::default(),
             measuring: Measuring::default(),
             seeing: Seeing::default(),
+            events: Outbox::default(),
             actions: VecDeque::new(),
         }
     }
@@ -241,6 +244,18 @@ impl Member {
         if self.seeing.take(groups, now) {
             self.report(now);
         }
+    }
+
+    /// Takes a number that no other process of this member has. The leader tells the events of one
+    /// process from those of another by it.
+    pub fn set_process(&mut self, process: u64) {
+        self.events.set_process(process);
+    }
+
+    /// Takes an event of this process, for the leader.
+    pub fn note_event(&mut self, event: Event, now: Time) {
+        self.events.push(event);
+        self.report(now);
     }
 
     /// Takes a published document. Returns whether its version is new here.
@@ -375,6 +390,8 @@ impl Member {
         if self.reports.awaited_until.take().is_none() {
             return;
         }
+        // Further events have a report of their own.
+        self.reports.is_due |= self.events.settle(has_arrived);
         if !has_arrived {
             self.reports.is_due = true;
             self.reports.not_before = Some(now + REPORT_AGAIN);
@@ -409,6 +426,7 @@ impl Member {
         if self.reports.awaited_until.is_some_and(|until| until <= now) {
             self.reports.awaited_until = None;
             self.reports.is_due = true;
+            self.events.settle(false);
         }
         self.send_due(now);
     }
@@ -448,7 +466,8 @@ impl Member {
         self.reports.is_due = false;
         self.reports.not_before = None;
         self.reports.awaited_until = Some(now + REPORT_WITHIN);
-        let body = self.composed().encode();
+        let events = self.events.send();
+        let body = Report { events, ..self.composed() }.encode();
         self.actions.push_back(Action::Report { to, body });
     }
 
@@ -461,6 +480,7 @@ impl Member {
             refused: self.refused.clone(),
             measured: self.measuring.latest(),
             groups: self.seeing.latest().to_vec(),
+            events: None,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The report of a member to the leader, as JSON.
 
 use crate::limits::{NAME_LEN_MAX, NAMES_MAX, REPORT_LEN_MAX, WHY_LEN_MAX};
-use crate::{GroupSeen, Measured, Version, groups};
+use crate::{GroupSeen, Measured, SentEvents, Version, groups};
 use serde::{Deserialize, Serialize};
 
 /// The facts about a member.
@@ -59,6 +59,9 @@ pub struct Report {
     /// The groups of servers that it uses. The coordinator does not keep them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<GroupSeen>,
+    /// Events that the leader has not acknowledged. The coordinator does not keep them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub events: Option<SentEvents>,
 }
 
 impl About {

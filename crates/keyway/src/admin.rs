@@ -6,14 +6,15 @@ mod readiness;
 use crate::cli::LogFormat;
 use crate::control_node::Asking;
 use crate::log::Filter;
+use crate::operators::RequestLog;
 use crate::reload::{Diff, Reload, Wake};
 use crate::serve::{Started, wall_clock};
 use crate::upgrade;
 use keyway_config::{Config, IoDriver};
 use keyway_control::{
     AWAY, AdminState, AfterDrain, Api, BackendRoleStatus, BackendStatus, ClientStatus, Connections,
-    EffectiveConfig, FleetApi, KeyStatsList, LogLevel, PoolStatus, ProcessStatus, Reloaded,
-    ScriptKill, SlowRequest,
+    EffectiveConfig, FleetApi, KeyStatsList, LogLevel, NotedRequest, PoolStatus, ProcessStatus,
+    Reloaded, ScriptKill, SlowRequest,
 };
 use keyway_metrics::{BackendTotals, Registry};
 use keyway_script::Kill;
@@ -42,6 +43,7 @@ pub struct Process {
     settings: Settings,
     /// The control node that runs in this process.
     control: Option<Arc<Asking>>,
+    requests: RequestLog,
 }
 
 /// The configuration of the process.
@@ -142,6 +144,7 @@ impl Process {
             controls,
             settings,
             control,
+            requests: RequestLog::default(),
         }
     }
 
@@ -343,6 +346,13 @@ impl AdminState for Process {
         self.current().registry.write_prometheus(out);
         if let Some(control) = &self.control {
             control.write_metrics(out);
+        }
+    }
+
+    fn note_request(&self, request: &NotedRequest<'_>) {
+        self.requests.note(request);
+        if let Some(control) = &self.control {
+            control.note_refused(request);
         }
     }
 

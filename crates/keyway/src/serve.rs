@@ -551,12 +551,16 @@ fn run(
             }
             Ok(Wake::Signal(signal)) => {
                 let name = name_of(signal);
-                tracing::info!("{name}: draining: no new clients, requests in flight are answered");
+                tracing::info!(
+                    target: "keyway::event::draining",
+                    "{name}: draining: no new clients, requests in flight are answered"
+                );
                 return Ending::Stop(AfterDrain::Exit, Some(signal));
             }
             Ok(Wake::Failed(failure)) => return Ending::Failed(failure),
             Ok(Wake::Drain(after)) => {
                 tracing::info!(
+                    target: "keyway::event::draining",
                     "draining on an operator's word: no new clients, requests in flight are \
                      answered"
                 );
@@ -578,7 +582,8 @@ fn run(
 
 /// Returns the access settings of the admin listener.
 fn access(config: &Config) -> Access {
-    let access = Access::new(config.server.admin_token.as_ref().map(|token| token.expose()));
+    let access = Access::default();
+    crate::operators::admit(&access, config.server.admin_token.as_ref(), &config.operators);
     let tls = config.server.admin_tls.as_ref();
     match tls.is_some_and(|tls| matches!(tls.settings.clients, ClientCertificates::Required(_))) {
         true => access.with_certificates(),

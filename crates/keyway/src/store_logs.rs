@@ -195,6 +195,7 @@ impl StoreLogs {
             if status.state == LogState::Lost {
                 are_whole = false;
                 tracing::error!(
+                    target: "keyway::event::store-log-failed",
                     pool,
                     "the process ends without all writes in the log: {}",
                     status.last_fault
@@ -210,6 +211,7 @@ impl StoreLog {
         if let Err(fault) = self.log.take_back() {
             let pool = &*self.pool;
             tracing::error!(
+                target: "keyway::event::store-log-failed",
                 pool,
                 "the log cannot go on: {fault}; writes are refused until Keyway is restarted"
             );
@@ -259,6 +261,7 @@ impl Teller {
                 "loading the log: {percent} %"
             ),
             Notice::TornTail { path, cut } => tracing::warn!(
+                target: "keyway::event::store-log-cut",
                 pool,
                 file = %path.display(),
                 at = cut.at,
@@ -285,7 +288,7 @@ impl Teller {
                 self.tell_base("compacted the log", base_len, took);
             }
             Notice::NotCompacted(fault) => {
-                tracing::error!(pool, "the log is not compacted, and goes on: {fault}");
+                tracing::error!(target: "keyway::event::store-log-not-compacted", pool, "the log is not compacted, and goes on: {fault}");
             }
             Notice::Beginning { refuses: true } => tracing::info!(
                 pool,
@@ -301,11 +304,13 @@ impl Teller {
                 self.tell_base("the log has all that the pool holds", base_len, took);
             }
             Notice::Failed { fault, refuses: true } => tracing::error!(
+                target: "keyway::event::store-log-failed",
                 pool,
                 "the log has failed: {fault}; writes are refused until it has begun anew, which it \
                  tries every few seconds"
             ),
             Notice::Failed { fault, refuses: false } => tracing::error!(
+                target: "keyway::event::store-log-failed",
                 pool,
                 "the log has failed: {fault}; writes go on without it until it has begun anew, \
                  which it tries every few seconds"
@@ -318,7 +323,7 @@ impl Teller {
                 self.tell_base("the log has the data that replaced the old", base_len, took);
             }
             Notice::Healed => {
-                tracing::info!(pool, "the log has begun anew, and has all that the pool holds");
+                tracing::info!(target: "keyway::event::store-log-begun-anew", pool, "the log has begun anew, and has all that the pool holds");
             }
         }
     }

@@ -683,6 +683,18 @@ catalogue! {
     FLEET_FAILOVERS: Counter "keyway_fleet_failovers_total" in "failovers" by [Reason]
         measures "Fail-overs of groups that this control node began, by reason: `primary-down` or `order`."
         leaves_out ""
+    FLEET_AUDIT_ENTRY: Gauge "keyway_fleet_audit_entry_number" in "number" by []
+        measures "The number of the last entry of the audit log."
+        leaves_out ""
+    FLEET_AUDIT_TAMPERED: Gauge "keyway_fleet_audit_tampered_entries" in "entries" by []
+        measures "1 while an entry of the audit log does not fit, as when somebody has changed it past control; else 0."
+        leaves_out "Leaves out entries that have left the coordinator."
+    FLEET_EVENTS: Gauge "keyway_fleet_kept_events" in "events" by []
+        measures "Events that this control node keeps."
+        leaves_out ""
+    FLEET_EVENTS_DROPPED: Counter "keyway_fleet_dropped_events_total" in "events" by []
+        measures "Events that made room for later ones before their time."
+        leaves_out "Leaves out events that members have dropped: the event `events-lost` tells of those."
     PROCESS_BUILD: Gauge "keyway_process_build_info" in "info" by [Version]
         measures "Always 1; the label says which version runs."
         leaves_out ""

@@ -22,6 +22,10 @@ pub struct FleetFigures {
     pub groups: Vec<GroupFigures>,
     /// Fail-overs by themselves, and by order.
     pub failovers: [u64; 2],
+    pub audit_entry: u64,
+    pub audit_is_tampered: bool,
+    pub events_kept: u64,
+    pub events_dropped: u64,
 }
 
 /// The figures of a group of servers.
@@ -45,6 +49,10 @@ pub fn write_fleet(figures: &FleetFigures, out: &mut String) {
     one(&FLEET_ELECTIONS, figures.elections);
     one(&FLEET_FAULTS, figures.coordinator_faults);
     one(&FLEET_ROLLING_OUT, figures.rolling_out);
+    one(&FLEET_AUDIT_ENTRY, figures.audit_entry);
+    one(&FLEET_AUDIT_TAMPERED, u64::from(figures.audit_is_tampered));
+    one(&FLEET_EVENTS, figures.events_kept);
+    one(&FLEET_EVENTS_DROPPED, figures.events_dropped);
     let mut rollouts = family(out, &FLEET_ROLLOUTS);
     for (result, count) in ["went-on", "went-back"].iter().zip(figures.rollouts_ended) {
         rollouts.sample(&[result], count);

@@ -2,14 +2,16 @@
 //!
 //! In: what the coordinator tells (`handle_session`, `handle_listed`, `handle_changes`,
 //! `handle_written`, `handle_fault`), what the bus tells (`handle_report`, `handle_joined`,
-//! `handle_left`), orders of operators ([`Leader::apply`]) and time. Out: [`Leader::poll_action`] and
-//! [`Leader::poll_note`], to be called after every call in until they return nothing.
+//! `handle_left`), orders of operators ([`Leader::apply`]) and time. Out: [`Leader::poll_action`],
+//! [`Leader::poll_note`] and [`Leader::poll_event`], to be called after every call in until they
+//! return nothing.
 //!
 //! The node keeps a copy of what the coordinator holds and decides by it alone. It writes one
 //! transaction at a time, and every transaction of a leader compares the leader's key: a leader that
 //! was replaced changes nothing. A node acts as leader only while its copy has reached its own
 //! election, so it knows every document that an earlier leader has stored.
 
+mod audit;
 mod groups;
 mod note;
 mod orders;
@@ -17,18 +19,22 @@ mod rollout;
 mod roster;
 mod view;
 
+pub use audit::RefusedRequest;
 pub use groups::{Failover, GroupState, GroupView, ServerView};
 pub use note::Note;
 pub use orders::{Apply, ApplyFault, OrderId, RolloutOrder};
 pub use rollout::{Steer, Steering};
 pub use view::{FleetView, LeaderView, MemberView, RolloutView, StoredDocument};
 
+use crate::audit::Record;
+use crate::events::Inboxes;
 use crate::facts::{self, DocumentFact, EPOCH, LEADER};
-use crate::limits::{BELIEVED_MAX, WRITE_AGAIN};
+use crate::limits::{AUDIT_KEPT, BELIEVED_MAX, WRITE_AGAIN};
 use crate::{
-    Document, Fact, GroupOrder, KeyChange, LeaderFact, Published, PublishedGroups, Report,
-    RolloutState, Version, When, Write, Written,
+    Document, Event, Fact, GroupOrder, KeyChange, LeaderFact, Published, PublishedGroups, Report,
+    RolloutState, SentEvents, Version, When, Write, Written,
 };
+use audit::RefusedRequests;
 use groups::Groups;
 use keyway_base::Time;
 use keyway_bus::NodeId;
@@ -97,6 +103,8 @@ enum Purpose {
     Order(Ordered),
     /// The end of a rollout, which the leader has decided.
     End,
+    /// The entries of refused requests.
+    Refused(Vec<Record>),
     Members(Vec<NodeId>),
     /// A step of a group, and the line of the log about it.
     Group(Option<Note>),
@@ -125,6 +133,10 @@ pub struct Leader {
     roster: Roster,
     orders: Orders,
     groups: Groups,
+    /// Refused requests without an entry of the audit log.
+    refused: RefusedRequests,
+    /// Entries of the audit log that the coordinator keeps.
+    audit_kept: u64,
     /// The watch of the rollout that is going on, unless it is paused.
     watch: Option<Watch>,
     /// The rollout that was told, and its state.
@@ -139,6 +151,8 @@ pub struct Leader {
     fault: Option<String>,
     actions: VecDeque<Action>,
     notes: VecDeque<Note>,
+    inboxes: Inboxes,
+    events: VecDeque<(NodeId, Event)>,
 }
 
 impl Leader {
@@ -159,6 +173,8 @@ impl Leader {
             roster: Roster::default(),
             orders: Orders::default(),
             groups: Groups::default(),
+            refused: RefusedRequests::default(),
+            audit_kept: AUDIT_KEPT,
             watch: None,
             told_rollout: None,
             wall_clock: 0,
@@ -167,6 +183,8 @@ impl Leader {
             fault: None,
             actions: VecDeque::new(),
             notes: VecDeque::new(),
+            inboxes: Inboxes::default(),
+            events: VecDeque::new(),
         }
     }
 
@@ -178,6 +196,11 @@ impl Leader {
     /// Returns the next change of state to be logged.
     pub fn poll_note(&mut self) -> Option<Note> {
         self.notes.pop_front()
+    }
+
+    /// Returns the next event of a member.
+    pub fn poll_event(&mut self) -> Option<(NodeId, Event)> {
+        self.events.pop_front()
     }
 
     /// Returns when [`Leader::handle_timeout`] is to be called; `None` if nothing is due. A time
@@ -311,6 +334,7 @@ impl Leader {
         match purpose {
             Purpose::Campaign => {}
             Purpose::Order(order) => self.answer(order.id, Ok(order.version)),
+            Purpose::Refused(records) => self.refused.settle(records, true),
             Purpose::End | Purpose::Members(_) => {}
             Purpose::Group(note) => self.notes.extend(note),
         }
@@ -321,6 +345,7 @@ impl Leader {
             // A group's next step is decided anew.
             Purpose::Campaign | Purpose::End | Purpose::Group(_) => {}
             Purpose::Order(order) => self.answer(order.id, Err(fault)),
+            Purpose::Refused(records) => self.refused.settle(records, false),
             Purpose::Members(members) => self.roster.note_unwritten(members, now),
         }
     }
@@ -329,6 +354,8 @@ impl Leader {
         match purpose {
             // The listing shows whether a rollout has ended, and the step of a group.
             Purpose::Campaign | Purpose::End | Purpose::Group(_) => {}
+            // They may be there. A refused request has one entry at most.
+            Purpose::Refused(records) => self.refused.settle(records, true),
             Purpose::Order(order) if self.ended.is_some() => {
                 self.answer(order.id, Err(ApplyFault::Unknown(why)));
             }
@@ -339,20 +366,35 @@ impl Leader {
 
     /// Takes a report of a member.
     pub fn handle_report(&mut self, from: NodeId, body: &[u8], now: Time) {
-        if !matches!(self.place, Place::Leads { .. }) {
-            return;
-        }
-        let Some(mut report) = Report::decode(body) else {
-            return self.notes.push_back(Note::NoReport(from));
+        let leads = matches!(self.place, Place::Leads { .. });
+        let mut report = match Report::decode(body) {
+            Some(report) if report.cluster == self.me.cluster => report,
+            _ if !leads => return,
+            Some(report) => {
+                return self.notes.push_back(Note::OtherCluster(from, report.cluster));
+            }
+            None => return self.notes.push_back(Note::NoReport(from)),
         };
-        if report.cluster != self.me.cluster {
-            return self.notes.push_back(Note::OtherCluster(from, report.cluster));
+        // The bus acknowledges the report also for a node that has just been replaced.
+        if let Some(sent) = report.events.take() {
+            self.take_events(from, sent);
+        }
+        if !leads {
+            return;
         }
         // The coordinator does not keep them: they change every second.
         self.groups.take(from, std::mem::take(&mut report.groups), now);
         let published = self.published.as_ref().map(Published::stamp);
         self.roster.take(from, report, published, now, &mut self.notes);
         self.decide(now);
+    }
+
+    fn take_events(&mut self, from: NodeId, sent: SentEvents) {
+        let (lost, events) = self.inboxes.take(from, sent);
+        if lost > 0 {
+            self.notes.push_back(Note::EventsLost(from, lost));
+        }
+        self.events.extend(events.into_iter().map(|event| (from, event)));
     }
 
     /// Takes the latest version of the topic that nodes below have on the bus. They do not take the
@@ -477,7 +519,8 @@ impl Leader {
         }
         let is_writing = (looks && self.write_group(&fact, modified, now))
             || self.write_order(&fact, modified)
-            || self.write_end(&fact, modified, now);
+            || self.write_end(&fact, modified, now)
+            || self.write_refused(modified);
         if !is_writing {
             self.write_members(modified, now);
         }

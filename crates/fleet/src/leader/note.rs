@@ -1,4 +1,4 @@
-use crate::{GroupState, Outcome, Version};
+use crate::{GroupState, Outcome, Severity, Version};
 use keyway_bus::NodeId;
 use std::fmt;
 
@@ -82,9 +82,84 @@ pub enum Note {
     NotCommanded(String, String),
     /// A group is in another state: the pool and the state.
     GroupIs(String, GroupState),
+    /// Events of a member did not arrive: it was cut off for long.
+    EventsLost(NodeId, u64),
 }
 
 impl Note {
+    /// Returns the kind of the event that it is.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Note::Leads(_) | Note::Follows(..) => "leader-changed",
+            Note::NobodyLeads => "leader-lost",
+            Note::SessionLost => "session-lost",
+            Note::Fault(_) => "coordinator-fault",
+            Note::Damaged(_) => "coordinator-damaged",
+            Note::Published(_) => "document-published",
+            Note::Joined(_) => "member-joined",
+            Note::Silent(_) => "member-silent",
+            Note::Refused(..) => "document-refused",
+            Note::Ahead(..) | Note::WentBack(_) => "coordinator-went-back",
+            Note::NoReport(_) | Note::OtherCluster(..) => "member-not-understood",
+            Note::RolloutWatched(_) => "rollout-begun",
+            Note::RolloutPaused(_) => "rollout-paused",
+            Note::RolloutEnded(_, Outcome::WentOn, ..) => "rollout-went-on",
+            Note::RolloutEnded(_, Outcome::WentBack, ..) => "rollout-went-back",
+            Note::TooMany(_) => "member-without-room",
+            Note::EventsLost(..) => "events-lost",
+            Note::PrimaryTaken(..) => "group-primary",
+            Note::FailoverBegun { .. } => "group-failover",
+            Note::SwitchBegun { .. } => "group-switch",
+            Note::FailedOver(..) => "group-failed-over",
+            Note::NotSwitched(..) => "group-not-switched",
+            Note::MadeReplica { .. } => "group-replica",
+            Note::NotCommanded(..) => "group-not-commanded",
+            Note::GroupIs(..) => "group-state",
+        }
+    }
+
+    /// Returns the node that it is about, if that is another one than this node.
+    pub fn node(&self) -> Option<NodeId> {
+        match self {
+            Note::Follows(id, _)
+            | Note::Joined(id)
+            | Note::Silent(id)
+            | Note::Refused(id, ..)
+            | Note::Ahead(id, _)
+            | Note::NoReport(id)
+            | Note::OtherCluster(id, _)
+            | Note::TooMany(id)
+            | Note::EventsLost(id, _) => Some(*id),
+            _ => None,
+        }
+    }
+
+    /// Returns the pool that it is about, if it is about one.
+    pub fn pool(&self) -> Option<&str> {
+        match self {
+            Note::PrimaryTaken(pool, _)
+            | Note::FailoverBegun { pool, .. }
+            | Note::SwitchBegun { pool, .. }
+            | Note::FailedOver(pool, _)
+            | Note::NotSwitched(pool, ..)
+            | Note::MadeReplica { pool, .. }
+            | Note::NotCommanded(pool, _)
+            | Note::GroupIs(pool, _) => Some(pool),
+            _ => None,
+        }
+    }
+
+    /// Returns the weight of the event that it is.
+    pub fn severity(&self) -> Severity {
+        match self {
+            Note::NobodyLeads | Note::Damaged(_) | Note::Ahead(..) | Note::WentBack(_) => {
+                Severity::Error
+            }
+            _ if self.is_warning() => Severity::Warning,
+            _ => Severity::Info,
+        }
+    }
+
     /// Returns whether an operator has to do something.
     pub fn is_warning(&self) -> bool {
         !matches!(
@@ -157,6 +232,9 @@ impl fmt::Display for Note {
                 "document {revision} was taken back: all members get the one from before, as \
                  document {end}: {why}"
             ),
+            Note::EventsLost(id, count) => {
+                write!(f, "{count} events of {id} are lost: it was cut off for too long")
+            }
             Note::TooMany(id) => write!(
                 f,
                 "there is no room for {id}: a cluster has {} members at most",

@@ -2,6 +2,7 @@
 
 use super::rollout::Steer;
 use super::{Leader, Place, Purpose};
+use crate::audit::{AuditOutcome, Author, Record};
 use crate::facts::{self, DOCUMENT, DocumentFact, EPOCH, LEADER, ROLLOUT};
 use crate::limits::{
     BELIEVED_MAX, DOCUMENT_LEN_MAX, DOCUMENTS_KEPT, ORDERS_MAX, WATCH_MAX, WATCH_MIN,
@@ -28,10 +29,47 @@ pub struct Apply {
     pub text: Arc<str>,
     /// The time, in seconds since 1970.
     pub at: u64,
-    /// The operator, as far as it is known.
-    pub by: String,
+    /// The operator.
+    pub by: Author,
+    /// The revision whose document it is, if the operator goes back to an earlier one.
+    pub back_to: Option<u64>,
+    /// The differences from the document of `base`, one line each, for the audit log.
+    pub changes: Vec<String>,
     /// The rollout by which the members get it; `None` if all get it at once.
     pub rollout: Option<RolloutOrder>,
+}
+
+impl Apply {
+    /// Returns the author for people.
+    fn shown_by(&self) -> String {
+        match self.back_to {
+            Some(revision) => format!("{}, back to {revision}", self.by.name),
+            None => self.by.name.clone(),
+        }
+    }
+
+    /// Returns the entry of the audit log.
+    fn record(&self, before: u64, after: u64) -> Record {
+        let what = match (self.back_to, self.rollout) {
+            (None, None) => "apply".to_owned(),
+            (Some(back_to), None) => format!("rollback to {back_to}"),
+            (None, Some(RolloutOrder { percent, .. })) => format!("apply to {percent} %"),
+            (Some(back_to), Some(RolloutOrder { percent, .. })) => {
+                format!("rollback to {back_to}, for {percent} %")
+            }
+        };
+        Record {
+            at: self.at,
+            by: self.by.clone(),
+            what,
+            before: Some(before),
+            after: Some(after),
+            changes: self.changes.clone(),
+            outcome: AuditOutcome::Done,
+            why: String::new(),
+            unlisted: 0,
+        }
+    }
 }
 
 /// The way in which the members get a document.
@@ -78,6 +116,8 @@ pub enum ApplyFault {
     NoGroup(String),
     /// A group cannot fail over as an operator has ordered, for this reason.
     NotFit(String),
+    /// The rollout is another than the operator has seen.
+    OtherRollout(u64),
 }
 
 impl fmt::Display for ApplyFault {
@@ -112,6 +152,12 @@ impl fmt::Display for ApplyFault {
                  keyway ctl rollout abort"
             ),
             ApplyFault::NoRollout => f.write_str("no rollout is going on"),
+            ApplyFault::OtherRollout(revision) => {
+                write!(
+                    f,
+                    "another rollout is going on meanwhile, of revision {revision}: look at it"
+                )
+            }
             ApplyFault::TooFew => {
                 f.write_str("a rollout needs two members on the bus: apply the document to all")
             }
@@ -265,9 +311,10 @@ impl Leader {
         let version = self.next_version(leader)?;
         let text = Arc::clone(&order.text);
         let mut write = self.write_of_leader(modified);
-        let (revision, by) = (version.revision, order.by.clone());
+        let (revision, by) = (version.revision, order.shown_by());
         let stored = DocumentFact { revision, at: order.at, by, text: Arc::clone(&text) };
         self.put_document(&mut write, &stored);
+        self.put_audit(&mut write, order.record(current.revision, revision));
         let expected = match order.rollout {
             None => {
                 self.put_epoch(&mut write, leader, version);

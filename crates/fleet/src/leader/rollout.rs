@@ -5,6 +5,7 @@
 
 use super::orders::{Expected, Ordered};
 use super::{ApplyFault, Leader, Note, OrderId, Place, Purpose};
+use crate::audit::{AuditOutcome, Author, Record};
 use crate::facts::{self, DocumentFact, ROLLOUT};
 use crate::rollout::{Verdict, judge};
 use crate::{
@@ -36,8 +37,31 @@ pub struct Steer {
     pub what: Steering,
     /// The time, in seconds since 1970.
     pub at: u64,
-    /// The operator, as far as it is known.
-    pub by: String,
+    /// The operator.
+    pub by: Author,
+    /// The revision of the rollout that the operator means; `None` means the one that goes on.
+    pub revision: Option<u64>,
+}
+
+impl Steering {
+    fn text(self) -> &'static str {
+        match self {
+            Steering::Pause => "pause",
+            Steering::Resume => "resume",
+            Steering::Abort => "abort",
+            Steering::Finish => "finish",
+        }
+    }
+}
+
+/// The end of a rollout.
+struct End<'e> {
+    outcome: Outcome,
+    why: &'e str,
+    by: &'e Author,
+    /// The author of the document that all members get, for people.
+    stored_by: &'e str,
+    at: u64,
 }
 
 /// The watch of this leader.
@@ -112,8 +136,10 @@ impl Leader {
             Some(Verdict::GoBack(why)) => (Outcome::WentBack, why),
             Some(Verdict::Wait(_)) | None => return false,
         };
-        let by = format!("the rollout of {}", rollout.by);
-        match self.end_write((leader, modified), outcome, (&why, &by, self.wall_clock)) {
+        let by = Author::control();
+        let stored_by = format!("the rollout of {}", rollout.by);
+        let end = End { outcome, why: &why, by: &by, stored_by: &stored_by, at: self.wall_clock };
+        match self.end_write((leader, modified), &end) {
             Ok((_, write)) => {
                 self.write(write, Purpose::End);
                 true
@@ -198,7 +224,10 @@ impl Leader {
         (leader, modified): (&LeaderFact, u64),
     ) -> Result<(Ordered, crate::Write), ApplyFault> {
         let rollout = self.active().ok_or(ApplyFault::NoRollout)?;
-        let Steer { id, what, at, by } = order;
+        let Steer { id, what, at, by, revision } = order;
+        if revision.is_some_and(|revision| revision != rollout.revision) {
+            return Err(ApplyFault::OtherRollout(rollout.revision));
+        }
         let state = match what {
             Steering::Pause => RolloutState::Paused,
             Steering::Resume => RolloutState::Watching,
@@ -207,9 +236,9 @@ impl Leader {
                     Steering::Abort => (Outcome::WentBack, "aborted"),
                     _ => (Outcome::WentOn, "finished"),
                 };
-                let why = format!("{word} by {by}");
-                let (ordered, write) =
-                    self.end_write((leader, modified), outcome, (&why, by, *at))?;
+                let why = format!("{word} by {}", by.name);
+                let end = End { outcome, why: &why, by, stored_by: &by.name, at: *at };
+                let (ordered, write) = self.end_write((leader, modified), &end)?;
                 return Ok((Ordered { id: *id, ..ordered }, write));
             }
         };
@@ -217,6 +246,18 @@ impl Leader {
         let mut write = self.write_of_leader(modified);
         let next = Rollout { state: state.clone(), ..rollout };
         write.put.push((ROLLOUT.to_owned(), next.encode()));
+        let record = Record {
+            at: *at,
+            by: by.clone(),
+            what: format!("rollout {}", what.text()),
+            before: None,
+            after: None,
+            changes: Vec::new(),
+            outcome: AuditOutcome::Done,
+            why: format!("the rollout of document {}", version.revision),
+            unlisted: 0,
+        };
+        self.put_audit(&mut write, record);
         let expected = Expected::State(state);
         Ok((Ordered { id: *id, version, expected }, write))
     }
@@ -226,9 +267,9 @@ impl Leader {
     fn end_write(
         &self,
         (leader, modified): (&LeaderFact, u64),
-        outcome: Outcome,
-        (why, by, at): (&str, &str, u64),
+        end: &End<'_>,
     ) -> Result<(Ordered, crate::Write), ApplyFault> {
+        let &End { outcome, why, by, stored_by, at } = end;
         let rollout = self.active().ok_or(ApplyFault::NoRollout)?;
         let document = match outcome {
             Outcome::WentOn => self.stored_document(rollout.revision),
@@ -238,11 +279,27 @@ impl Leader {
         let version = self.next_version(leader)?;
         let mut write = self.write_of_leader(modified);
         self.put_epoch(&mut write, leader, version);
-        let by = by.to_owned();
-        let stored = DocumentFact { revision: version.revision, at, by, text: Arc::clone(&text) };
+        let (revision, text_of) = (version.revision, Arc::clone(&text));
+        let stored = DocumentFact { revision, at, by: stored_by.to_owned(), text: text_of };
         self.put_document(&mut write, &stored);
         let revision = version.revision.to_string().into_bytes();
         write.put.push((facts::DOCUMENT.to_owned(), revision));
+        let (what, source) = match outcome {
+            Outcome::WentOn => ("rollout goes on", rollout.revision),
+            Outcome::WentBack => ("rollout goes back", rollout.base),
+        };
+        let record = Record {
+            at,
+            by: by.clone(),
+            what: what.to_owned(),
+            before: Some(rollout.base),
+            after: Some(version.revision),
+            changes: vec![format!("all members get the document of revision {source}")],
+            outcome: AuditOutcome::Done,
+            why: why.to_owned(),
+            unlisted: 0,
+        };
+        self.put_audit(&mut write, record);
         let ended = rollout.ended(outcome, version.revision, why);
         write.put.push((ROLLOUT.to_owned(), ended.encode()));
         Ok((Ordered { id: OrderId(0), version, expected: Expected::Document(text) }, write))
@@ -267,7 +324,7 @@ impl Leader {
             chosen,
             watch_seconds: watch.as_secs(),
             at: order.at,
-            by: order.by.clone(),
+            by: order.by.name.clone(),
             state: RolloutState::Watching,
         })
     }

@@ -55,7 +55,7 @@ impl Roster {
         match fact.and_then(|fact| facts::member(key, fact)) {
             Some((id, report)) if self.has_room(id) => {
                 self.note_highest(&report);
-                let report = Report { measured: None, ..report };
+                let report = Report { measured: None, events: None, ..report };
                 self.members.insert(id, Known { report, measured: None, silent_since: Some(now) });
             }
             Some(_) => {}

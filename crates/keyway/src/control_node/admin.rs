@@ -1,22 +1,23 @@
 //! The admin listener of a control node. It asks the node's thread, which knows everything.
 
-use super::document::{changes, checked};
+use super::document::{changes, check_pools, checked};
 use super::inside::Desk;
 use super::passing;
+use crate::operators::RequestLog;
 use keyway_control::{
-    AdminState, AppliedStatus, ApplyOrder, ApplyRefusal, Content, DocumentStatus, FailoverOrder,
-    FleetApi, FleetStatus, GroupStatus, MemberAnswer, PassedRequest, PoolStatus, RolloutAction,
-    RolloutAsk, RolloutStatus, ScriptKill, Selection,
+    AdminState, AppliedStatus, ApplyOrder, ApplyRefusal, Caller, Content, DocumentStatus, EventLog,
+    FailoverOrder, FleetApi, FleetStatus, GroupStatus, MemberAnswer, NotedRequest, PassedRequest,
+    PoolStatus, RolloutAction, RolloutAsk, RolloutStatus, ScriptKill, Selection,
 };
 use keyway_fleet::limits::WATCH_DEFAULT;
 use keyway_fleet::{
-    Apply, ApplyFault, Failover, GroupView, OrderId, RolloutOrder, Steer, Steering, StoredDocument,
-    Version,
+    Apply, ApplyFault, AuditLog, Author, Failover, GroupView, OrderId, RefusedRequest,
+    RolloutOrder, Steer, Steering, StoredDocument, Version,
 };
 use keyway_metrics::{BusFigures, BusMetrics, FleetFigures, write_fleet};
 use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -43,6 +44,7 @@ pub enum Question {
     Groups,
     /// An order to fail over, and where its outcome goes.
     Failover(Failover, Tell),
+    Audit,
     /// An order, and where its outcome goes. The thread gives it its number.
     Apply(Apply, Tell),
     /// The same about the rollout.
@@ -63,19 +65,30 @@ pub enum Answer {
     /// Members are asked, or no member is, for this reason.
     Passed(Result<(), ApplyRefusal>),
     Groups(Vec<GroupView>),
+    Audit(Box<AuditLog>),
 }
+
+/// Refused requests that wait for the node's thread. More are counted.
+const REFUSED_MAX: usize = 64;
 
 /// State of the node that is known without asking its thread.
 #[derive(Debug, Default)]
 pub struct State {
     is_leaving: AtomicBool,
     has_leader: AtomicBool,
+    /// Refused requests for which there was no room.
+    unlisted: AtomicU64,
 }
 
 impl State {
     /// Notes that the node is leaving.
     pub fn set_leaving(&self) {
         self.is_leaving.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns how many refused requests there was no room for since the last call.
+    pub fn take_unlisted(&self) -> u64 {
+        self.unlisted.swap(0, Ordering::Relaxed)
     }
 
     /// Notes whether a leader is known.
@@ -88,6 +101,9 @@ impl State {
 pub struct Asking {
     metrics: Arc<BusMetrics>,
     asked: Mutex<Sender<Ask>>,
+    refused: SyncSender<RefusedRequest>,
+    events: Arc<EventLog>,
+    requests: RequestLog,
     /// Wakes the node's thread, as soon as the node is there.
     wake: OnceLock<Arc<OwnedFd>>,
     state: Arc<State>,
@@ -97,9 +113,26 @@ impl Asking {
     /// Creates it, with the node's side.
     pub fn new(metrics: Arc<BusMetrics>) -> (Self, Desk) {
         let (asked, asks) = channel();
+        let (refused, refusals) = sync_channel(REFUSED_MAX);
         let state = Arc::new(State::default());
-        let desk = Desk { asks, state: Arc::clone(&state), metrics: Arc::clone(&metrics) };
-        (Self { metrics, asked: Mutex::new(asked), wake: OnceLock::new(), state }, desk)
+        let events = Arc::new(EventLog::new(unix_seconds()));
+        let desk = Desk {
+            asks,
+            refusals,
+            state: Arc::clone(&state),
+            metrics: Arc::clone(&metrics),
+            events: Arc::clone(&events),
+        };
+        let asking = Self {
+            metrics,
+            asked: Mutex::new(asked),
+            refused,
+            events,
+            requests: RequestLog::default(),
+            wake: OnceLock::new(),
+            state,
+        };
+        (asking, desk)
     }
 
     /// Notes how the node's thread is woken. Earlier questions are refused.
@@ -120,6 +153,24 @@ impl Asking {
     pub fn wake(&self) {
         if let Some(wake) = self.wake.get() {
             let _ = rustix::io::write(&**wake, &1u64.to_ne_bytes());
+        }
+    }
+
+    /// Takes a request that was refused, for the audit log of the fleet: one that changes the fleet,
+    /// or for which the client has no right.
+    pub fn note_refused(&self, request: &NotedRequest<'_>) {
+        let NotedRequest { operator, address, method, path, status, detail } = *request;
+        let is_of_fleet = path.starts_with("/v1/fleet") && (400..500).contains(&status);
+        if !is_of_fleet && !matches!(status, 401 | 403) {
+            return;
+        }
+        let by =
+            Author { name: operator.unwrap_or_default().to_owned(), address: address.to_string() };
+        let (what, why) = (format!("{method} {path}"), detail.to_owned());
+        let refused = RefusedRequest { at: unix_seconds(), by, what, why };
+        match self.refused.try_send(refused) {
+            Ok(()) => self.wake(),
+            Err(_) => drop(self.state.unlisted.fetch_add(1, Ordering::Relaxed)),
         }
     }
 
@@ -152,6 +203,21 @@ impl Asking {
         }
     }
 
+    /// Checks that the rollout changes only pools that an operator may change. Returns its revision.
+    fn check_rollout(&self, by: &Caller) -> Result<u64, ApplyRefusal> {
+        let rollout = FleetApi::rollout(self).map_err(ApplyRefusal::Unavailable)?;
+        let none = || ApplyRefusal::Conflict(ApplyFault::NoRollout.to_string());
+        let rollout = rollout.ok_or_else(none)?;
+        let stored = self.stored().map_err(ApplyRefusal::Unavailable)?;
+        let of = |revision: u64| {
+            let found = stored.iter().find(|one| one.revision == revision);
+            found.map(|found| &*found.text).or((revision == 0).then_some(""))
+        };
+        let (base, new) = of(rollout.base).zip(of(rollout.revision)).ok_or_else(none)?;
+        check_pools(&by.operator, base, new).map_err(ApplyRefusal::Forbidden)?;
+        Ok(rollout.revision)
+    }
+
     /// Has the node's thread carry out an order.
     fn order(&self, question: impl FnOnce(Tell) -> Question) -> Result<Version, ApplyRefusal> {
         self.check_runs().map_err(ApplyRefusal::Unavailable)?;
@@ -170,6 +236,7 @@ impl Asking {
             | ApplyFault::TooFew
             | ApplyFault::NotFit(_)
             | ApplyFault::NoGroup(_)
+            | ApplyFault::OtherRollout(_)
             | ApplyFault::WentBack => ApplyRefusal::Conflict(fault.to_string()),
             ApplyFault::TooLong | ApplyFault::OutOfBounds => {
                 ApplyRefusal::Invalid(vec![fault.to_string()])
@@ -179,8 +246,9 @@ impl Asking {
     }
 }
 
-/// The operator of every order: the API does not know people yet.
-const OPERATOR: &str = "admin API";
+fn author(caller: &Caller) -> Author {
+    Author { name: caller.operator.name().to_owned(), address: caller.address.clone() }
+}
 
 fn unix_seconds() -> u64 {
     crate::serve::wall_clock().unix_micros / 1_000_000
@@ -217,16 +285,16 @@ impl FleetApi for Asking {
             let found = stored.iter().find(|one| one.revision == revision);
             found.map(|found| Arc::clone(&found.text))
         };
-        let (text, by) = match order.content {
+        let (text, back_to): (Arc<str>, _) = match order.content {
             Content::Text(text) => {
                 checked(text).map_err(ApplyRefusal::Invalid)?;
-                (text.into(), OPERATOR.to_owned())
+                (text.into(), None)
             }
             Content::Revision(wanted) => {
                 let what =
                     format!("revision {wanted} is not kept: keyway ctl documents tells which");
                 let text = of(wanted).ok_or(ApplyRefusal::Conflict(what))?;
-                (text, format!("{OPERATOR}, back to {wanted}"))
+                (text, Some(wanted))
             }
         };
         let current = of(revision).unwrap_or_else(|| "".into());
@@ -235,8 +303,17 @@ impl FleetApi for Asking {
         if order.dry_run {
             return Ok(AppliedStatus { base: revision, version: None, changes });
         }
-        let (at, rollout) = (unix_seconds(), order.rollout.map(rollout));
-        let apply = Apply { id: OrderId(0), base, text, at, by, rollout };
+        if order.by.operator.pools().is_some() {
+            // The leader compares only revisions, so the pools are those that differ from exactly
+            // the document that is replaced.
+            if base != revision {
+                return Err(ApplyRefusal::Conflict(ApplyFault::OtherBase(revision).to_string()));
+            }
+            check_pools(&order.by.operator, &current, &text).map_err(ApplyRefusal::Forbidden)?;
+        }
+        let (at, by, rollout) = (unix_seconds(), author(order.by), order.rollout.map(rollout));
+        let told = changes.clone();
+        let apply = Apply { id: OrderId(0), base, text, at, by, back_to, changes: told, rollout };
         let version = self.order(|tell| Question::Apply(apply, tell))?;
         Ok(AppliedStatus { base, version: Some(version.to_string()), changes })
     }
@@ -248,15 +325,19 @@ impl FleetApi for Asking {
         }
     }
 
-    fn steer(&self, action: RolloutAction) -> Result<(), ApplyRefusal> {
+    fn steer(&self, action: RolloutAction, by: &Caller) -> Result<(), ApplyRefusal> {
         let what = match action {
             RolloutAction::Pause => Steering::Pause,
             RolloutAction::Resume => Steering::Resume,
             RolloutAction::Abort => Steering::Abort,
             RolloutAction::Finish => Steering::Finish,
         };
-        let (at, by) = (unix_seconds(), OPERATOR.to_owned());
-        let steer = Steer { id: OrderId(0), what, at, by };
+        let revision = match by.operator.pools() {
+            Some(_) => Some(self.check_rollout(by)?),
+            None => None,
+        };
+        let (at, by) = (unix_seconds(), author(by));
+        let steer = Steer { id: OrderId(0), what, at, by, revision };
         self.order(|tell| Question::Steer(steer, tell)).map(|_| ())
     }
 
@@ -283,11 +364,22 @@ impl FleetApi for Asking {
         }
     }
 
-    fn fail_over(&self, order: &FailoverOrder) -> Result<(), ApplyRefusal> {
+    fn audit(&self) -> Result<AuditLog, String> {
+        match self.ask(Question::Audit)? {
+            Answer::Audit(log) => Ok(*log),
+            _ => Err("the control node does not answer".to_owned()),
+        }
+    }
+
+    fn fail_over(&self, order: &FailoverOrder, by: &Caller) -> Result<(), ApplyRefusal> {
         let FailoverOrder { pool, to } = order.clone();
-        let (at, by) = (unix_seconds(), OPERATOR.to_owned());
+        let (at, by) = (unix_seconds(), author(by));
         let order = Failover { id: OrderId(0), pool, to, at, by };
         self.order(|tell| Question::Failover(order, tell)).map(|_| ())
+    }
+
+    fn events(&self) -> Arc<EventLog> {
+        Arc::clone(&self.events)
     }
 }
 
@@ -323,6 +415,11 @@ impl AdminState for Asking {
 
     fn kill_script(&self, _pool: &str) -> Result<ScriptKill, String> {
         Err("a control node has no store".to_owned())
+    }
+
+    fn note_request(&self, request: &NotedRequest<'_>) {
+        self.requests.note(request);
+        self.note_refused(request);
     }
 
     fn fleet(&self) -> Option<&dyn FleetApi> {

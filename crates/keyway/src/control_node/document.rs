@@ -1,7 +1,8 @@
 //! The changes of a document, for people.
 
 use crate::reload::diff;
-use keyway_config::Config;
+use keyway_config::{ChangedPools, Config};
+use keyway_users::Operator;
 
 /// Returns the pools of a document that an operator has written. It has some.
 ///
@@ -12,6 +13,21 @@ pub fn checked(text: &str) -> Result<Config, Vec<String>> {
         errors.iter().map(ToString::to_string).collect::<Vec<_>>()
     };
     Config::check_document("document", text).map_err(errors)
+}
+
+/// Checks that an operator may change every pool that differs between two documents.
+///
+/// # Errors
+/// Returns the first pool that it may not change.
+pub fn check_pools(operator: &Operator, old: &str, new: &str) -> Result<(), String> {
+    match Config::changed_pools(old, new) {
+        ChangedPools::Some(pools) => match pools.iter().find(|pool| !operator.may_change(pool)) {
+            Some(pool) => Err(operator.refusal(&format!("pool {pool}"))),
+            None => Ok(()),
+        },
+        ChangedPools::Any if operator.pools().is_none() => Ok(()),
+        ChangedPools::Any => Err(operator.refusal("more than pools")),
+    }
 }
 
 /// Returns the differences between the pools of two documents, one line each. An empty document

@@ -15,8 +15,9 @@ use anyhow::{Context, Result};
 use keyway_bus::{Settings, Tokens, Url};
 use keyway_channel::{Driver, DriverSettings, clock};
 use keyway_config::{ControlConfig, InsideConfig, OWN_URL};
-use keyway_control::Engine;
+use keyway_control::{Engine, EventLog};
 use keyway_coordinator::FilesSettings;
+use keyway_fleet::RefusedRequest;
 use keyway_metrics::BusMetrics;
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -35,8 +36,10 @@ const TELL_AFTER: Duration = Duration::from_secs(5);
 /// The node's side of an [`Asking`].
 pub struct Desk {
     pub(super) asks: Receiver<Ask>,
+    pub(super) refusals: Receiver<RefusedRequest>,
     pub(super) state: Arc<State>,
     pub(super) metrics: Arc<BusMetrics>,
+    pub(super) events: Arc<EventLog>,
 }
 
 /// A control node that is to run in this process.
@@ -137,7 +140,7 @@ impl Starting {
             tls: None,
             admin: self.admin,
         };
-        Running::new(driver, parts, desk, Arc::clone(signalled)).map(Some)
+        Running::new(driver, parts, (desk, None), Arc::clone(signalled)).map(Some)
     }
 
     fn listened(&self) -> Result<Option<Driver>> {

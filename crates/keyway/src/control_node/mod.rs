@@ -7,6 +7,8 @@
 //! a thread in place of the main one.
 
 mod admin;
+mod audit;
+mod audit_file;
 mod document;
 mod engine;
 mod groups;
@@ -22,23 +24,26 @@ pub use passing::{ANSWERED, NOT_ANSWERED};
 use crate::bus::{Failures, Repeats, Signalled, figures, incarnation, note, watch_signals};
 use admin::{Ask, Question, Tell};
 use anyhow::{Context, Result};
+use audit::Audit;
+use audit_file::AuditFile;
 use keyway_base::Time;
 use keyway_bus::{Event, NodeId, Settings, Stamp, Upstream, Url};
 use keyway_channel::{Driver, DriverSettings, clock, here};
 use keyway_config::{BusTls, ConfigError, ControlNodeConfig};
 use keyway_control::{
-    Access, Admin, AdminHandle, AdminOptions, ApplyRefusal, Engine, PassedRequest, Seat, Selection,
-    Told,
+    Access, Admin, AdminHandle, AdminOptions, ApplyRefusal, Engine, EventLog, PassedRequest, Seat,
+    Selection, Told,
 };
 use keyway_fleet::{
-    ApplyFault, GROUPS_TOPIC, Identity, Leader, LeaderAction, LeaderFact, Note, OrderId, Outcome,
-    TOPIC, Version,
+    ApplyFault, Event as FleetEvent, GROUPS_TOPIC, Identity, Leader, LeaderAction, LeaderFact,
+    Note, OrderId, Outcome, RefusedRequest, TOPIC, Version,
 };
 use keyway_metrics::BusMetrics;
+use keyway_tls::ClientCertificates;
 use passing::Passing;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -90,7 +95,7 @@ pub fn run(file: &Path) -> Result<ExitCode> {
     let Some(config) = told(ControlNodeConfig::load(file)) else { return Ok(ExitCode::from(2)) };
     crate::log::start(&config.log, None);
     crate::serve::raise_descriptor_limit();
-    start(&config)?.run()?;
+    start(file, &config)?.run()?;
     tracing::info!("stopped");
     Ok(ExitCode::SUCCESS)
 }
@@ -103,6 +108,11 @@ struct Running {
     watchers: groups::Watchers,
     signalled: Arc<Signalled>,
     asks: Receiver<Ask>,
+    refusals: Receiver<RefusedRequest>,
+    events: Arc<EventLog>,
+    audit: Audit,
+    /// The file of a control node, whose operators are read again on SIGHUP.
+    file: Option<(PathBuf, Access)>,
     /// The threads that wait for the outcome of an order.
     orders: BTreeMap<OrderId, Tell>,
     next_order: u64,
@@ -164,14 +174,18 @@ fn bus_metrics() -> Arc<BusMetrics> {
 }
 
 /// Starts the node of a control node's file.
-fn start(config: &ControlNodeConfig) -> Result<Running> {
+fn start(file: &Path, config: &ControlNodeConfig) -> Result<Running> {
+    let audit_file = config.audit_file.as_deref().map(AuditFile::open).transpose()?;
+    crate::events::want();
     let tls = config.bus.tls.as_ref().map(|tls| tls.loaded.clone());
     let channels = DriverSettings { share_with: config.bus.share_with.clone(), tls };
     let driver = listen(config.bus.settings.clone(), channels).map_err(|it| not_listening(&it))?;
     let (asking, desk) = Asking::new(bus_metrics());
     asking.set_waker(driver.waker());
-    let token = config.admin_token.as_ref().map(|token| token.expose());
-    let options = AdminOptions { access: Access::new(token), ..AdminOptions::default() };
+    let access = access(config);
+    // The configuration was loaded with its files.
+    let admin_tls = config.admin_tls.as_ref().and_then(|tls| tls.loaded.clone());
+    let options = AdminOptions { access: access.clone(), tls: admin_tls, ..Default::default() };
     let admin = Admin::start_with(options, &config.admin.to_string(), Arc::new(asking))
         .map_err(|error| anyhow::anyhow!("{error}"))?;
     let parts = Parts {
@@ -184,13 +198,34 @@ fn start(config: &ControlNodeConfig) -> Result<Running> {
         admin: admin.local_addr().to_string(),
     };
     let signalled = watch_signals(&driver)?;
-    let mut running = Running::new(driver, parts, desk, signalled)?;
+    let mut running = Running::new(driver, parts, (desk, audit_file), signalled)?;
     running._admin = Some(admin);
+    running.file = Some((file.to_owned(), access));
     Ok(running)
 }
 
+/// Returns the access settings of the admin listener.
+fn access(config: &ControlNodeConfig) -> Access {
+    let access = Access::default();
+    crate::operators::admit(&access, config.admin_token.as_ref(), &config.operators);
+    let clients = config.admin_tls.as_ref().map(|tls| &tls.settings.clients);
+    match clients {
+        Some(ClientCertificates::Required(_)) => access.with_certificates(),
+        _ => access,
+    }
+}
+
+fn unix_seconds() -> u64 {
+    crate::serve::wall_clock().unix_micros / 1_000_000
+}
+
 impl Running {
-    fn new(driver: Driver, parts: Parts, desk: Desk, signalled: Arc<Signalled>) -> Result<Running> {
+    fn new(
+        driver: Driver,
+        parts: Parts,
+        (desk, audit_file): (Desk, Option<AuditFile>),
+        signalled: Arc<Signalled>,
+    ) -> Result<Running> {
         let waker = driver.waker();
         let wake = move || {
             let _ = rustix::io::write(&*waker, &1u64.to_ne_bytes());
@@ -212,13 +247,17 @@ impl Running {
             "control node {} runs",
             me.node
         );
-        let Desk { asks, state, metrics } = desk;
+        let Desk { asks, refusals, state, metrics, events } = desk;
         Ok(Running {
             signalled,
             leader: Leader::new(me),
             seat,
             watchers: groups::Watchers::new(driver.waker()),
             asks,
+            refusals,
+            events,
+            audit: Audit::new(audit_file),
+            file: None,
             orders: BTreeMap::new(),
             next_order: 0,
             passing: Passing::default(),
@@ -255,7 +294,8 @@ impl Running {
                 self.on_ask(ask);
             }
             let now = clock();
-            self.leader.set_wall_clock(crate::serve::wall_clock().unix_micros / 1_000_000);
+            self.leader.set_wall_clock(unix_seconds());
+            self.take_refusals(now);
             if next.is_some_and(|at| at <= now) {
                 self.leader.handle_timeout(now);
             }
@@ -265,6 +305,7 @@ impl Running {
             // ORDER: the flags themselves are the only data
             if self.signalled.is_to_reread.swap(false, Ordering::Relaxed) {
                 self.reread_certificates();
+                self.reread_operators();
             }
             if self.signalled.is_over.load(Ordering::Relaxed) {
                 return self.leave();
@@ -293,8 +334,18 @@ impl Running {
         let now = clock();
         match told {
             Told::Session(session) => self.leader.handle_session(session, now),
-            Told::Listed(revision, facts) => self.leader.handle_listed(revision, facts, now),
-            Told::Changed(revision, changes) => self.leader.handle_changes(revision, changes, now),
+            Told::Listed(revision, facts) => {
+                self.leader.handle_listed(revision, facts, now);
+                self.follow_audit();
+                self.take_own_events();
+            }
+            Told::Changed(revision, changes) => {
+                let is_audited = changes.iter().any(|change| change.key.starts_with("audit"));
+                self.leader.handle_changes(revision, changes, now);
+                if is_audited {
+                    self.follow_audit();
+                }
+            }
             Told::Written(ticket, written) => self.leader.handle_written(ticket, written, now),
             Told::Fault { what, is_final } => {
                 self.faults += 1;
@@ -362,7 +413,33 @@ impl Running {
         while let Some(said) = self.leader.poll_note() {
             self.log(&said);
         }
+        while let Some((from, event)) = self.leader.poll_event() {
+            self.events.take(&from.to_string(), event, unix_seconds());
+        }
         self.state.set_leader(self.leader.has_leader());
+    }
+
+    fn follow_audit(&mut self) {
+        let node = self.id.to_string();
+        self.audit.follow(&self.leader, (&node, unix_seconds()), &self.events);
+    }
+
+    /// Takes the events of this process. In a process that serves, its member has them.
+    fn take_own_events(&mut self) {
+        if self.file.is_some() {
+            let node = self.id.to_string();
+            for event in crate::events::take() {
+                self.events.take(&node, event, unix_seconds());
+            }
+        }
+    }
+
+    /// Takes requests that the admin listener has refused.
+    fn take_refusals(&mut self, now: Time) {
+        self.leader.note_unlisted(self.state.take_unlisted());
+        while let Ok(refused) = self.refusals.try_recv() {
+            self.leader.note_refused(refused, now);
+        }
     }
 
     fn log(&mut self, said: &Note) {
@@ -384,6 +461,13 @@ impl Running {
         if matches!(said, Note::Fault(_)) && !self.repeats.is_news("coordinator", &what, clock()) {
             return;
         }
+        let member = said.node().unwrap_or(self.id).to_string();
+        let event = FleetEvent::new(unix_seconds(), said.kind(), said.severity(), &what);
+        let event = match said.pool() {
+            Some(pool) => event.of_pool(pool, None),
+            None => event,
+        };
+        self.events.take(&member, event, unix_seconds());
         match said.is_warning() {
             true => tracing::warn!("{what}"),
             false => tracing::info!("{what}"),
@@ -429,6 +513,7 @@ impl Running {
             return;
         }
         self.look_at = now + LOOK_EVERY;
+        self.follow_audit();
         if let Some(Stamp { epoch, version: revision }) = self.driver.node().latest_below(TOPIC) {
             self.leader.handle_latest_below(Version { epoch, revision });
         }
@@ -499,9 +584,18 @@ impl Running {
         match question {
             Question::Metrics => {
                 let view = self.leader.view(clock());
-                let mut fleet = show::figures(&view, (self.elections, self.faults), self.rollouts);
-                fleet.groups = show::group_figures(&self.leader.group_views(clock()));
-                fleet.failovers = self.failovers;
+                let fleet = show::figures(&view, (self.elections, self.faults), self.rollouts);
+                let (audit_entry, audit_is_tampered) = self.audit.figures();
+                let (events_kept, events_dropped) = self.events.counts();
+                let fleet = keyway_metrics::FleetFigures {
+                    groups: show::group_figures(&self.leader.group_views(clock())),
+                    failovers: self.failovers,
+                    audit_entry,
+                    audit_is_tampered,
+                    events_kept,
+                    events_dropped,
+                    ..fleet
+                };
                 let bus = figures(self.driver.node(), &self.failures);
                 let _ = tell.try_send(admin::Answer::Metrics(Box::new(bus), Box::new(fleet)));
             }
@@ -525,6 +619,10 @@ impl Running {
             Question::Failover(mut order, outcome) => {
                 order.id = self.number(outcome);
                 self.leader.failover(order, clock());
+            }
+            Question::Audit => {
+                let log = Box::new(self.leader.audit());
+                let _ = tell.try_send(admin::Answer::Audit(log));
             }
             Question::Apply(mut order, outcome) => {
                 order.id = self.number(outcome);
@@ -571,6 +669,21 @@ impl Running {
         let id = OrderId(self.next_order);
         self.orders.insert(id, outcome);
         id
+    }
+
+    /// Reads the operators of the file again. Requests from now on are those of the new ones.
+    fn reread_operators(&self) {
+        let Some((file, access)) = &self.file else { return };
+        match ControlNodeConfig::load(file) {
+            Ok(config) => {
+                crate::operators::admit(access, config.admin_token.as_ref(), &config.operators);
+                tracing::info!(operators = config.operators.len(), "operators read again");
+            }
+            Err(errors) => {
+                errors.iter().for_each(|error| tracing::error!("{error}"));
+                tracing::error!("operators not read again: those of before are used");
+            }
+        }
     }
 
     /// Reads the certificate files again. New connections use what is in them.

@@ -1,5 +1,6 @@
 //! `keyway ctl`: an operator's requests to a running Keyway, by its admin API.
 
+mod audit;
 mod client;
 mod fleet;
 mod groups;
@@ -243,6 +244,10 @@ enum What {
         #[arg(long, value_name = "HOST:PORT")]
         to: Option<String>,
     },
+    /// Of a control node: the audit log, which has an entry for each change of the fleet.
+    Audit(audit::AuditOf),
+    /// Of a control node: what happened over the fleet, as far as it knows.
+    Events(audit::EventsOf),
     /// End the script or function that runs on the embedded store of a pool.
     KillScript {
         /// The pool.
@@ -311,6 +316,11 @@ pub fn run(ctl: &Ctl) -> Result<ExitCode> {
     };
     if matches!(ctl.what, What::Upgrade) && !ctl.members.is_given() {
         return Ok(upgrade::run(ctl, &client));
+    }
+    match &ctl.what {
+        What::Audit(of) => return Ok(audit::audit(ctl, &client, of)),
+        What::Events(of) => return Ok(audit::events(ctl, &client, of)),
+        _ => {}
     }
     let (method, path, body) = match &ctl.what {
         What::Apply { file, base, dry_run, rollout } => {
@@ -398,6 +408,8 @@ fn request(what: &What) -> (&'static str, String, Option<Value>) {
             post("/v1/fleet/rollout", Some(json!({"action": action})))
         }
         What::Apply { .. } => post("/v1/fleet/document", None),
+        What::Audit(_) => get("/v1/fleet/audit"),
+        What::Events(_) => get("/v1/fleet/events"),
         What::Reload => post("/v1/reload", None),
         What::Upgrade => post("/v1/upgrade", None),
         What::KillScript { pool } => post("/v1/scripts/kill", Some(json!({"pool": pool}))),
@@ -500,6 +512,8 @@ fn shown(what: &What, body: &Value) -> Result<String, String> {
         What::Rollout { .. } => fleet::rollout(body),
         What::Groups => groups::all(body),
         What::Failover { pool, .. } => groups::failed_over(body, pool),
+        What::Audit(_) => audit::entries(body),
+        What::Events(_) => audit::lines(body),
         What::Reload => show::reloaded(body),
         What::Upgrade => upgrade::serves(body),
     })

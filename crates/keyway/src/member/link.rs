@@ -1,6 +1,7 @@
 //! The thread's loop: the bus, the machine, the file, and the orders to the main thread.
 
 use super::asked::{Answer, Desk};
+use super::expiry::Expiry;
 use super::measure::Base;
 use super::{Joining, Ordered, SharedAbout, is_passing, state_file};
 use crate::bus::{Repeats, incarnation};
@@ -54,6 +55,7 @@ pub(super) struct Link {
     /// The publication that came last: its stamp, and the version in it for this process.
     latest: Option<(Stamp, Version)>,
     measured: Base,
+    expiry: Expiry,
     id: NodeId,
     /// The report whose acknowledgement is awaited.
     report: Option<u64>,
@@ -127,8 +129,10 @@ impl Start {
 
 impl Link {
     pub fn new(start: Start, state: Arc<dyn AdminState>) -> Result<Link> {
-        let Start { settings, tls, member, about, state_file, main } = start;
+        let Start { settings, tls, mut member, about, state_file, main } = start;
         let id = settings.id;
+        member.set_process(settings.incarnation);
+        crate::events::want();
         let driver = Driver::new(settings, DriverSettings { tls, ..DriverSettings::default() })
             .context("no node of the bus")?;
         let desk = Desk::start(state, driver.waker())?;
@@ -142,6 +146,7 @@ impl Link {
             applying: None,
             latest: None,
             measured: Base::default(),
+            expiry: Expiry::default(),
             id,
             report: None,
             upstream: None,
@@ -189,6 +194,7 @@ impl Link {
         self.member.set_about(self.about.get(), now);
         self.about.groups().release(false);
         self.member.observe(self.about.groups().seen(), now);
+        self.take_events(now);
         if self.member.poll_deadline().is_some_and(|at| at <= now) {
             self.member.handle_timeout(now);
         }
@@ -206,6 +212,18 @@ impl Link {
         while let Some(Answer { to, seq, reply }) = self.desk.poll() {
             // If it cannot be sent, the leader waits for no longer than it has said.
             let _ = self.driver.node().reply(to, seq, ANSWERED, &reply.encode(), clock());
+        }
+    }
+
+    /// Takes what has happened in this process, for the leader.
+    fn take_events(&mut self, now: Time) {
+        let mut events = crate::events::take();
+        if self.expiry.is_due(now) {
+            let unix_seconds = crate::serve::wall_clock().unix_micros / 1_000_000;
+            events.extend(self.expiry.look(self.about.expiries(), unix_seconds));
+        }
+        for event in events {
+            self.member.note_event(event, now);
         }
     }
 

@@ -5,6 +5,7 @@
 //! applies documents as it applies reloads. Workers know of neither.
 
 mod asked;
+mod expiry;
 mod groups;
 mod link;
 mod measure;
@@ -201,8 +202,18 @@ impl Joining {
 /// The facts about this process for the control plane; the main thread keeps it up to date.
 #[derive(Clone, Default)]
 pub struct SharedAbout {
-    about: Arc<Mutex<(About, Option<Counted>)>>,
+    about: Arc<Mutex<Shared>>,
     groups: Groups,
+}
+
+/// Tells the files with certificates in use, and when the first of each expires.
+type Expiries = Arc<dyn Fn() -> Vec<(String, i64)> + Send + Sync>;
+
+#[derive(Clone, Default)]
+struct Shared {
+    about: About,
+    counted: Option<Counted>,
+    expiries: Option<Expiries>,
 }
 
 impl SharedAbout {
@@ -217,7 +228,9 @@ impl SharedAbout {
             pools: config.pools.iter().map(|pool| pool.name.clone()).collect(),
             serves: config.listeners.iter().filter_map(|one| serving(config, one)).collect(),
         };
-        *self.about.lock() = (about, Some(counted));
+        let expiries: Expiries =
+            Arc::new(crate::certificates::expiries(config, |_| true, |_| true));
+        *self.about.lock() = Shared { about, counted: Some(counted), expiries: Some(expiries) };
     }
 
     /// Returns the groups of servers.
@@ -226,11 +239,16 @@ impl SharedAbout {
     }
 
     fn get(&self) -> About {
-        self.about.lock().0.clone()
+        self.about.lock().about.clone()
     }
 
     fn counted(&self) -> Option<Counted> {
-        self.about.lock().1.clone()
+        self.about.lock().counted.clone()
+    }
+
+    fn expiries(&self) -> Vec<(String, i64)> {
+        let expiries = self.about.lock().expiries.clone();
+        expiries.map(|expiries| expiries()).unwrap_or_default()
     }
 }
 

@@ -42,8 +42,10 @@ fn tables(config: &Config) -> Vec<(String, Keys)> {
         let goes_on = line.starts_with([' ', ']', '}']);
         match line.split_once(" = ").filter(|_| !goes_on) {
             Some((key, value)) => {
-                let is_name =
-                    matches!((name.as_str(), key), ("listener", "bind") | ("user", "name"));
+                let is_name = matches!(
+                    (name.as_str(), key),
+                    ("listener", "bind") | ("user" | "operator", "name")
+                );
                 if is_name {
                     *name = format!("{name} {}", value.trim_matches('"'));
                 } else {
@@ -160,6 +162,13 @@ fn changed_secrets(old: &Config, new: &Config) -> Vec<String> {
     let token = |config: &Config| config.server.admin_token.clone();
     if token(old).is_some() && token(new).is_some() && token(old) != token(new) {
         lines.push("server: the token of admin changed".to_owned());
+    }
+    for operator in &new.operators {
+        let name = operator.operator.name();
+        let before = old.operators.iter().find(|other| other.operator.name() == name);
+        if before.is_some_and(|before| is_changed(&before.token, &operator.token)) {
+            lines.push(format!("operator {name}: token changed"));
+        }
     }
     for listener in &new.listeners {
         let before = old.listeners.iter().find(|other| other.bind == listener.bind);

@@ -104,6 +104,7 @@ impl Live {
                     tracing::error!("{reason}");
                 }
                 tracing::error!(
+                    target: "keyway::event::reload-refused",
                     generation = self.version.plan.generation,
                     reason = refusal.cause.label(),
                     "reload refused: nothing was changed"
@@ -122,11 +123,17 @@ impl Live {
                 let generation = diff.generation;
                 match diff.changes.len() {
                     0 => tracing::info!(
+                        target: "keyway::event::reloaded",
                         generation,
                         "reloaded: the configuration says what it said; certificates were read \
                          again"
                     ),
-                    changes => tracing::info!(generation, changes, "reloaded"),
+                    changes => tracing::info!(
+                        target: "keyway::event::reloaded",
+                        generation,
+                        changes,
+                        "reloaded"
+                    ),
                 }
             }
         }
@@ -194,7 +201,8 @@ impl Live {
         }
         process.follow(&version.plan, &version.registry, |index| merged.heir_of[index]);
         process.set_config(&new);
-        self.access.set_token(new.server.admin_token.as_ref().map(|token| token.expose()));
+        let token = new.server.admin_token.as_ref();
+        crate::operators::admit(&self.access, token, &new.operators);
         peers::watch(&version.plan, Some(&self.version.plan)).unwrap_or_else(|error| {
             tracing::warn!("cannot start a thread: {error}; {NOT_WATCHED}")
         });

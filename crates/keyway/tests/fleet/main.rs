@@ -11,6 +11,7 @@ mod example;
 mod groups;
 mod inside;
 mod members;
+mod operators;
 mod registry;
 mod rollouts;
 mod scenario;

@@ -12,7 +12,7 @@ use crate::random::Random;
 use keyway_base::Time;
 use keyway_bus::NodeId;
 use keyway_fleet::{
-    About, Apply, ApplyFault, Command, Decisions, Failover, Group, GroupOrder, GroupSeen,
+    About, Apply, ApplyFault, Author, Command, Decisions, Failover, Group, GroupOrder, GroupSeen,
     GroupSettings, LeaderAction, OrderId, Phase, PublishedGroups, Report, Version, Written,
 };
 use std::collections::BTreeMap;
@@ -281,6 +281,7 @@ impl GroupsWorld {
             refused: None,
             measured: None,
             groups: vec![seen],
+            events: None,
         };
         let body = report.encode();
         for to in 0..self.controls.len() {
@@ -358,7 +359,8 @@ impl GroupsWorld {
     fn order_of(&mut self, nth: usize, to: Option<String>) {
         self.next_order += 1;
         let id = OrderId(self.next_order);
-        let (pool, by) = (POOL.to_owned(), "sim".to_owned());
+        let pool = POOL.to_owned();
+        let by = Author { name: format!("sim-{}", id.0), address: String::new() };
         let Some(control) = &mut self.controls[nth] else { return };
         self.asked.insert(id, (nth, to.clone()));
         control.leader.failover(Failover { id, pool, to, at: 0, by }, self.now);
@@ -374,8 +376,17 @@ impl GroupsWorld {
         self.next_order += 1;
         let id = OrderId(self.next_order);
         let Some(control) = &mut self.controls[nth] else { return };
-        let (base, by) = (control.leader.revision(), String::new());
-        let order = Apply { id, base, text: "# right".into(), at: 0, by, rollout: None };
+        let base = control.leader.revision();
+        let order = Apply {
+            id,
+            base,
+            text: "# right".into(),
+            at: 0,
+            by: Author { name: format!("sim-{}", id.0), address: String::new() },
+            back_to: None,
+            changes: Vec::new(),
+            rollout: None,
+        };
         self.asked.insert(id, (nth, None));
         control.leader.apply(order, self.now);
     }

@@ -4,6 +4,7 @@
 //! are simulated. A seed decides everything: who is killed at which step, what is lost, doubled and
 //! late, who hangs and still believes to lead, and when the coordinator comes back from a backup.
 
+mod audit;
 mod engine;
 mod groups;
 mod people;
@@ -40,17 +41,25 @@ pub struct FleetReport {
     pub failovers: u64,
     /// The part of these that operators have ordered.
     pub switches: u64,
+    /// Entries of the audit log.
+    pub audited: u64,
+    /// The entries of refused requests.
+    pub refused: u64,
+    /// Events of members that control nodes have taken.
+    pub events: u64,
 }
 
 impl fmt::Display for FleetReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let FleetReport { elections, documents, unknown, refusals, kills, rivals, .. } = self;
         let FleetReport { restores, rollouts, went_on, went_back, failovers, switches, .. } = self;
+        let FleetReport { audited, refused, events, .. } = self;
         write!(
             f,
             "{elections} elections, {documents} documents, {unknown} unknown, {refusals} refusals, \
              {kills} kills, {rivals} rivals, {restores} restored backups, {rollouts} rollouts, \
-             {went_on} went on, {went_back} went back, {failovers} fail-overs, {switches} by hand"
+             {went_on} went on, {went_back} went back, {failovers} fail-overs, {switches} by hand, \
+             {audited} audited, {refused} of them refused, {events} events"
         )
     }
 }
@@ -69,6 +78,9 @@ impl FleetReport {
         self.went_back += other.went_back;
         self.failovers += other.failovers;
         self.switches += other.switches;
+        self.audited += other.audited;
+        self.refused += other.refused;
+        self.events += other.events;
     }
 }
 

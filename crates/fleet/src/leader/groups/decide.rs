@@ -1,6 +1,7 @@
 //! The decisions: what is written next about a group.
 
 use super::{Leader, Pending};
+use crate::audit::{AuditOutcome, Author, Record};
 use crate::facts::{self, DECISIONS, LEADER};
 use crate::groups::{Group, GroupSeen, GroupSettings, Phase, RoleSeen, best, fitness};
 use crate::leader::{ApplyFault, Purpose};
@@ -14,11 +15,13 @@ pub(super) struct Step {
     pub group: Option<Group>,
     /// The line of the log, when it is written.
     pub note: Option<Note>,
+    /// The operator who has ordered it, and when; `None` if control decides by itself.
+    pub by: Option<(Author, u64)>,
 }
 
 impl Step {
     fn of(group: Group, note: Note) -> Option<Step> {
-        Some(Step { group: Some(group), note: Some(note) })
+        Some(Step { group: Some(group), note: Some(note), by: None })
     }
 }
 
@@ -34,7 +37,7 @@ impl Leader {
         let removed = self.stored_groups().find(|(pool, _)| !settings.contains_key(*pool));
         if let Some(pool) = removed.map(|(pool, _)| pool.to_owned()) {
             let Some(count) = self.next_decision() else { return false };
-            self.write_step(&pool, Step { group: None, note: None }, (count, modified));
+            self.write_step(&pool, Step { group: None, note: None, by: None }, (count, modified));
             return true;
         }
         for (pool, group) in &settings {
@@ -82,8 +85,33 @@ impl Leader {
             Some(group) => write.put.push((key, group.encode())),
             None => write.delete.push(key),
         }
+        if let Some(record) = self.record_of(pool, &step) {
+            self.put_audit(&mut write, record);
+        }
         self.groups.switched.remove(pool);
         self.write(write, Purpose::Group(step.note));
+    }
+
+    /// Returns the entry of the audit log for a decision that names another primary.
+    fn record_of(&self, pool: &str, step: &Step) -> Option<Record> {
+        let (what, from, to, why) = match step.note.as_ref()? {
+            Note::FailoverBegun { from, to, why, .. } => ("fail-over", from, to, why.as_str()),
+            Note::SwitchBegun { from, to, .. } => ("fail-over by hand", from, to, ""),
+            _ => return None,
+        };
+        let by_itself = || (Author::control(), self.wall_clock);
+        let (by, at) = step.by.clone().unwrap_or_else(by_itself);
+        Some(Record {
+            at,
+            by,
+            what: format!("{what} of pool {pool} begins"),
+            before: None,
+            after: None,
+            changes: vec![format!("primary of pool {pool}: {from} -> {to}")],
+            outcome: AuditOutcome::Done,
+            why: why.to_owned(),
+            unlisted: 0,
+        })
     }
 
     /// Returns what this node sees of a group.
@@ -270,7 +298,8 @@ impl Leader {
             ));
         }
         let group = self.group(pool);
-        let why = format!("by order of {}", order.by);
+        let by = Some((order.by.clone(), order.at));
+        let why = format!("by order of {}", order.by.name);
         if self.groups_went_back() || group.is_none() {
             // Nothing is decided that counts: the operator says what is right.
             let Some(to) = &order.to else {
@@ -286,7 +315,7 @@ impl Leader {
             let old = group.map(|group| group.primary).filter(|old| *old != server.address);
             let phase = Phase::Promoting;
             let decided = Group { old, ..self.decided(count, to, phase, &why) };
-            return Ok(Step { group: Some(decided), note: Some(note) });
+            return Ok(Step { group: Some(decided), note: Some(note), by });
         }
         let Some(group) = group else { return Err(ApplyFault::Damaged) };
         if group.phase != Phase::Settled {
@@ -326,7 +355,7 @@ impl Leader {
         }
         let (from, phase) = (primary.clone(), Phase::Switching { to: to.clone() });
         let decided = Group { old: group.old, ..self.decided(count, &from, phase, &why) };
-        let note = Note::SwitchBegun { pool: pool.clone(), from, to, by: order.by.clone() };
-        Ok(Step { group: Some(decided), note: Some(note) })
+        let note = Note::SwitchBegun { pool: pool.clone(), from, to, by: order.by.name.clone() };
+        Ok(Step { group: Some(decided), note: Some(note), by })
     }
 }

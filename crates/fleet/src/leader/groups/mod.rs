@@ -13,6 +13,7 @@ mod view;
 pub use view::{GroupState, GroupView, ServerView};
 
 use super::{Action, ApplyFault, Leader, OrderId, Place};
+use crate::audit::Author;
 use crate::facts::{self, DECISIONS, GROUPS};
 use crate::groups::{Group, GroupSeen, GroupSettings, Observers, PublishedGroups};
 use crate::limits::{BELIEVED_MAX, GROUP_NAME_LEN_MAX, GROUPS_MAX, ORDERS_MAX, SERVERS_MAX};
@@ -40,8 +41,8 @@ pub struct Failover {
     pub to: Option<String>,
     /// The time, in seconds since 1970.
     pub at: u64,
-    /// The operator, as far as it is known.
-    pub by: String,
+    /// The operator.
+    pub by: Author,
 }
 
 /// An order that is going on.
