@@ -67,17 +67,15 @@ pub fn write_fleet(figures: &FleetFigures, out: &mut String) {
             states.sample(&[&group.pool, state], u64::from(*is_it));
         }
     }
-    let of_groups: [(_, fn(&GroupFigures) -> u64); 3] = [
-        (&GROUP_EPOCH, |group| group.epoch),
-        (&GROUP_REPLICAS, |group| group.replicas),
-        (&GROUP_DOWN, |group| group.down),
-    ];
-    for (metric, value) in of_groups {
+    let mut of_groups = |metric, value: fn(&GroupFigures) -> u64| {
         let mut family = family(out, metric);
         for group in &figures.groups {
             family.sample(&[&group.pool], value(group));
         }
-    }
+    };
+    of_groups(&GROUP_EPOCH, |group| group.epoch);
+    of_groups(&GROUP_REPLICAS, |group| group.replicas);
+    of_groups(&GROUP_DOWN, |group| group.down);
     let mut members = family(out, &FLEET_MEMBERS);
     for (state, count) in &figures.members {
         members.sample(&[state], *count);

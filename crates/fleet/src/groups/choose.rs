@@ -64,7 +64,7 @@ mod tests {
     fn the_replica_with_most_data_is_chosen_and_one_that_was_cut_off_last() {
         let primary = ServerSeen { address: "p:1".to_owned(), silent_ms: Some(5000), role: None };
         let choose = |replicas: &[ServerSeen]| {
-            let servers = [&[primary.clone()], replicas].concat();
+            let servers = [std::slice::from_ref(&primary), replicas].concat();
             let seen = GroupSeen { pool: "a".to_owned(), epoch: 1, servers };
             best(&seen, "p:1", Duration::from_secs(5)).map(|server| server.address.clone())
         };
