@@ -38,6 +38,10 @@ impl Audit {
         let modified = leader.audit_modified();
         let is_news = modified != self.modified;
         let is_behind = self.file.as_ref().is_some_and(AuditFile::is_behind);
+        if modified == 0 && leader.document().is_some() {
+            // The coordinator was listed, and has no entry: the first one will be new.
+            self.seen.get_or_insert_default();
+        }
         if modified == 0 || (!is_news && !is_behind) {
             return;
         }

@@ -401,14 +401,14 @@ fn events_of_control_and_of_proxies_are_kept_and_followed() {
     let server = stage.servers[0].address().to_string();
     let _ = stage.ctl_at(stage.admin, "ann", &["eject", "main", &server]).expect_success("eject");
     let document = stage.document("5s", "4s");
-    let _ = stage.ctl("ann", &["apply", &document, "--base", "0"]).expect_success("keyway ctl");
+    let _ = stage.ctl("eve", &["apply", &document, "--base", "0"]).expect_success("keyway ctl");
     let _ = stage.ctl_at(stage.admin, "eve", &["reload"]).expect_success("keyway ctl reload");
     for expected in [
         "leader-changed",
         "member-joined",
         "document-published",
         "change",
-        "ann: apply, document 0 to 1",
+        "eve: apply, document 0 to 1",
         "reloaded",
         "operator-request",
         "z1.proxy.0.1",
@@ -421,6 +421,6 @@ fn events_of_control_and_of_proxies_are_kept_and_followed() {
     let mut stage = stage;
     stage.processes.iter_mut().for_each(Process::kill);
     let followed = follower.join().expect("it has ended");
-    assert!(followed.contains("ann: apply, document 0 to 1"), "{followed}");
-    assert_eq!(followed.matches("ann: apply, document 0 to 1").count(), 1, "{followed}");
+    assert!(followed.contains("eve: apply, document 0 to 1"), "{followed}");
+    assert_eq!(followed.matches("eve: apply, document 0 to 1").count(), 1, "{followed}");
 }
