@@ -52,6 +52,7 @@ pub trait FleetApi: Send + Sync {
         &self,
         to: &Selection,
         request: &PassedRequest,
+        by: &Caller,
     ) -> Result<Vec<MemberAnswer>, ApplyRefusal>;
 
     /// Returns the groups of servers, in the order of their pools.

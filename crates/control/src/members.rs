@@ -225,12 +225,12 @@ pub(crate) fn answer(
     let method = call.method.as_str().replace("HEAD", "GET");
     let request = PassedRequest { method, path, query, body: call.body.to_vec() };
     if resource == OfMembers::Page {
-        return one_page(fleet, &selection, &request);
+        return one_page(fleet, &selection, &request, call.caller);
     }
     if request.is_change() {
         api::check_body(&request.path, call)?;
     }
-    let answers = fleet.pass_on(&selection, &request).map_err(refused)?;
+    let answers = fleet.pass_on(&selection, &request, call.caller).map_err(refused)?;
     let limit = || api::pool_and_limit(&request.query).map(|(_, limit)| limit);
     let whole = match resource {
         OfMembers::Status => sums::status(&answers),
@@ -262,11 +262,12 @@ fn one_page(
     fleet: &dyn FleetApi,
     selection: &Selection,
     request: &PassedRequest,
+    by: &Caller,
 ) -> Result<Reply, Problem> {
     if selection.ids.len() != 1 || selection.zone.is_some() {
         return Err(wrong("name one member: members=ID"));
     }
-    let mut answers = fleet.pass_on(selection, request).map_err(refused)?;
+    let mut answers = fleet.pass_on(selection, request, by).map_err(refused)?;
     let answer = answers.pop().ok_or_else(|| wrong("name one member: members=ID"))?;
     let reply = answer.outcome.map_err(|why| {
         Problem::new(StatusCode::BAD_GATEWAY, format!("{} has not answered: {why}", answer.id))

@@ -38,8 +38,8 @@ pub use groups::{
 };
 pub use leader::{
     Action as LeaderAction, Apply, ApplyFault, Failover, FleetView, GroupState, GroupView,
-    Identity, Leader, LeaderView, MemberView, Note, OrderId, RefusedRequest, RolloutOrder,
-    RolloutView, ServerView, Steer, Steering, StoredDocument, Ticket,
+    Identity, Leader, LeaderView, MemberView, Note, OrderId, PassedRequest, RefusedRequest,
+    RolloutOrder, RolloutView, ServerView, Steer, Steering, StoredDocument, Ticket,
 };
 pub use member::{Action as MemberAction, Begun, Member, Refusal};
 pub use report::{About, RefusedVersion, Report, Serving};

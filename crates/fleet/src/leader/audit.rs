@@ -1,4 +1,5 @@
-//! The leader's part of the audit log: refused requests, which have no transaction of their own.
+//! The leader's part of the audit log: requests that have no transaction of their own, which are refused
+//! ones and changes that members were asked for.
 
 use super::{Leader, Purpose};
 use crate::audit::{self, AuditLog, AuditOutcome, Author, Record};
@@ -20,9 +21,23 @@ pub struct RefusedRequest {
     pub why: String,
 }
 
-/// Refused requests that have no entry yet.
+/// A change that members were asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PassedRequest {
+    /// When, in seconds since 1970.
+    pub at: u64,
+    /// The operator.
+    pub by: Author,
+    /// The request in a few words.
+    pub what: String,
+    /// The outcome at each member, one line each. Lines are cut, and there are at most
+    /// [`CHANGES_MAX`](crate::limits::CHANGES_MAX).
+    pub outcomes: Vec<String>,
+}
+
+/// Requests that have no entry yet.
 #[derive(Debug)]
-pub(super) struct RefusedRequests {
+pub(super) struct Requests {
     waiting: VecDeque<Record>,
     /// Requests that get none, since the last entry of one.
     unlisted: u64,
@@ -31,14 +46,14 @@ pub(super) struct RefusedRequests {
     more_at: Option<Time>,
 }
 
-impl Default for RefusedRequests {
+impl Default for Requests {
     fn default() -> Self {
         let (waiting, unlisted) = (VecDeque::new(), 0);
         Self { waiting, unlisted, budget: REFUSED_AT_ONCE, more_at: None }
     }
 }
 
-impl RefusedRequests {
+impl Requests {
     fn take(&mut self, request: RefusedRequest, now: Time) {
         while self.budget < REFUSED_AT_ONCE
             && let Some(at) = self.more_at.filter(|at| *at <= now)
@@ -68,6 +83,25 @@ impl RefusedRequests {
         });
     }
 
+    fn take_passed(&mut self, request: PassedRequest) {
+        if self.waiting.len() >= REFUSED_WAITING_MAX {
+            self.unlisted = self.unlisted.saturating_add(1);
+            return;
+        }
+        let PassedRequest { at, by, what, outcomes: changes } = request;
+        self.waiting.push_back(Record {
+            at,
+            by,
+            what,
+            before: None,
+            after: None,
+            changes,
+            outcome: AuditOutcome::Done,
+            why: String::new(),
+            unlisted: 0,
+        });
+    }
+
     /// Notes that a transaction had entries of these, or that it had not.
     pub fn settle(&mut self, records: Vec<Record>, is_written: bool) {
         match is_written {
@@ -89,14 +123,23 @@ impl Leader {
     /// coordinator gets a few. A node that does not lead takes none.
     pub fn note_refused(&mut self, request: RefusedRequest, now: Time) {
         if self.leads() {
-            self.refused.take(request, now);
+            self.requests.take(request, now);
+            self.decide(now);
+        }
+    }
+
+    /// Takes a change that members were asked for, for the audit log. If as many wait as may, it is
+    /// counted. A node that does not lead takes none.
+    pub fn note_passed(&mut self, request: PassedRequest, now: Time) {
+        if self.leads() {
+            self.requests.take_passed(request);
             self.decide(now);
         }
     }
 
     /// Takes a number of refused requests that get no entry of their own.
     pub fn note_unlisted(&mut self, count: u64) {
-        self.refused.unlisted = self.refused.unlisted.saturating_add(count);
+        self.requests.unlisted = self.requests.unlisted.saturating_add(count);
     }
 
     /// Changes how many entries of the audit log the coordinator keeps, as for a test.
@@ -131,15 +174,15 @@ impl Leader {
         audit::put(write, &self.facts, (&node, self.audit_kept), records);
     }
 
-    /// Orders the transaction for refused requests, if there are some.
-    pub(super) fn write_refused(&mut self, modified: u64) -> bool {
-        let mut records = Vec::from(std::mem::take(&mut self.refused.waiting));
+    /// Orders the transaction for requests, if there are some.
+    pub(super) fn write_requests(&mut self, modified: u64) -> bool {
+        let mut records = Vec::from(std::mem::take(&mut self.requests.waiting));
         let Some(first) = records.first_mut() else { return false };
-        first.unlisted = self.refused.unlisted;
+        first.unlisted = self.requests.unlisted;
         let leads = When::Modified(facts::LEADER.to_owned(), modified);
         let mut write = Write { when: vec![leads], ..Write::default() };
         self.put_records(&mut write, &records);
-        self.write(write, Purpose::Refused(records));
+        self.write(write, Purpose::Requests(records));
         true
     }
 }

@@ -19,7 +19,7 @@ mod rollout;
 mod roster;
 mod view;
 
-pub use audit::RefusedRequest;
+pub use audit::{PassedRequest, RefusedRequest};
 pub use groups::{Failover, GroupState, GroupView, ServerView};
 pub use note::Note;
 pub use orders::{Apply, ApplyFault, OrderId, RolloutOrder};
@@ -34,7 +34,7 @@ use crate::{
     Document, Event, Fact, GroupOrder, KeyChange, LeaderFact, Published, PublishedGroups, Report,
     RolloutState, SentEvents, Version, When, Write, Written,
 };
-use audit::RefusedRequests;
+use audit::Requests;
 use groups::Groups;
 use keyway_base::Time;
 use keyway_bus::NodeId;
@@ -103,8 +103,8 @@ enum Purpose {
     Order(Ordered),
     /// The end of a rollout, which the leader has decided.
     End,
-    /// The entries of refused requests.
-    Refused(Vec<Record>),
+    /// The entries of requests that have no transaction of their own.
+    Requests(Vec<Record>),
     Members(Vec<NodeId>),
     /// A step of a group, and the line of the log about it.
     Group(Option<Note>),
@@ -133,8 +133,8 @@ pub struct Leader {
     roster: Roster,
     orders: Orders,
     groups: Groups,
-    /// Refused requests without an entry of the audit log.
-    refused: RefusedRequests,
+    /// Requests without an entry of the audit log.
+    requests: Requests,
     /// Entries of the audit log that the coordinator keeps.
     audit_kept: u64,
     /// The watch of the rollout that is going on, unless it is paused.
@@ -173,7 +173,7 @@ impl Leader {
             roster: Roster::default(),
             orders: Orders::default(),
             groups: Groups::default(),
-            refused: RefusedRequests::default(),
+            requests: Requests::default(),
             audit_kept: AUDIT_KEPT,
             watch: None,
             told_rollout: None,
@@ -334,7 +334,7 @@ impl Leader {
         match purpose {
             Purpose::Campaign => {}
             Purpose::Order(order) => self.answer(order.id, Ok(order.version)),
-            Purpose::Refused(records) => self.refused.settle(records, true),
+            Purpose::Requests(records) => self.requests.settle(records, true),
             Purpose::End | Purpose::Members(_) => {}
             Purpose::Group(note) => self.notes.extend(note),
         }
@@ -345,7 +345,7 @@ impl Leader {
             // A group's next step is decided anew.
             Purpose::Campaign | Purpose::End | Purpose::Group(_) => {}
             Purpose::Order(order) => self.answer(order.id, Err(fault)),
-            Purpose::Refused(records) => self.refused.settle(records, false),
+            Purpose::Requests(records) => self.requests.settle(records, false),
             Purpose::Members(members) => self.roster.note_unwritten(members, now),
         }
     }
@@ -355,7 +355,7 @@ impl Leader {
             // The listing shows whether a rollout has ended, and the step of a group.
             Purpose::Campaign | Purpose::End | Purpose::Group(_) => {}
             // They may be there. A refused request has one entry at most.
-            Purpose::Refused(records) => self.refused.settle(records, true),
+            Purpose::Requests(records) => self.requests.settle(records, true),
             Purpose::Order(order) if self.ended.is_some() => {
                 self.answer(order.id, Err(ApplyFault::Unknown(why)));
             }
@@ -520,7 +520,7 @@ impl Leader {
         let is_writing = (looks && self.write_group(&fact, modified, now))
             || self.write_order(&fact, modified)
             || self.write_end(&fact, modified, now)
-            || self.write_refused(modified);
+            || self.write_requests(modified);
         if !is_writing {
             self.write_members(modified, now);
         }

@@ -11,8 +11,8 @@ use keyway_control::{
 };
 use keyway_fleet::limits::WATCH_DEFAULT;
 use keyway_fleet::{
-    Apply, ApplyFault, AuditLog, Author, Failover, GroupView, OrderId, RefusedRequest,
-    RolloutOrder, Steer, Steering, StoredDocument, Version,
+    Apply, ApplyFault, AuditLog, Author, Failover, GroupView, OrderId, PassedRequest as Passed,
+    RefusedRequest, RolloutOrder, Steer, Steering, StoredDocument, Version,
 };
 use keyway_metrics::{BusFigures, BusMetrics, FleetFigures, write_fleet};
 use parking_lot::Mutex;
@@ -51,6 +51,12 @@ pub enum Question {
     Steer(Steer, Tell),
     /// A request for members, and where their answers go.
     Pass(Selection, PassedRequest, passing::Tell),
+}
+
+/// A request that gets an entry of the audit log of its own.
+pub enum Audited {
+    Refused(RefusedRequest),
+    Passed(Passed),
 }
 
 /// The channel for the outcome of an order.
@@ -101,7 +107,7 @@ impl State {
 pub struct Asking {
     metrics: Arc<BusMetrics>,
     asked: Mutex<Sender<Ask>>,
-    refused: SyncSender<RefusedRequest>,
+    audited: SyncSender<Audited>,
     events: Arc<EventLog>,
     requests: RequestLog,
     /// Wakes the node's thread, as soon as the node is there.
@@ -113,12 +119,12 @@ impl Asking {
     /// Creates it, with the node's side.
     pub fn new(metrics: Arc<BusMetrics>) -> (Self, Desk) {
         let (asked, asks) = channel();
-        let (refused, refusals) = sync_channel(REFUSED_MAX);
+        let (audited, noted) = sync_channel(REFUSED_MAX);
         let state = Arc::new(State::default());
         let events = Arc::new(EventLog::new(unix_seconds()));
         let desk = Desk {
             asks,
-            refusals,
+            noted,
             state: Arc::clone(&state),
             metrics: Arc::clone(&metrics),
             events: Arc::clone(&events),
@@ -126,7 +132,7 @@ impl Asking {
         let asking = Self {
             metrics,
             asked: Mutex::new(asked),
-            refused,
+            audited,
             events,
             requests: RequestLog::default(),
             wake: OnceLock::new(),
@@ -167,8 +173,27 @@ impl Asking {
         let by =
             Author { name: operator.unwrap_or_default().to_owned(), address: address.to_string() };
         let (what, why) = (format!("{method} {path}"), detail.to_owned());
-        let refused = RefusedRequest { at: unix_seconds(), by, what, why };
-        match self.refused.try_send(refused) {
+        self.note(Audited::Refused(RefusedRequest { at: unix_seconds(), by, what, why }));
+    }
+
+    /// Takes a change that members were asked for, for the audit log.
+    fn note_passed(&self, request: &PassedRequest, answers: &[MemberAnswer], by: &Caller) {
+        let body = keyway_base::printable(&request.body);
+        let outcome = |answer: &MemberAnswer| match &answer.outcome {
+            Ok(reply) if (200..300).contains(&reply.status) => format!("{}: done", answer.id),
+            Ok(reply) => format!("{}: HTTP status {}", answer.id, reply.status),
+            Err(why) => format!("{}: {why}", answer.id),
+        };
+        self.note(Audited::Passed(Passed {
+            at: unix_seconds(),
+            by: author(by),
+            what: format!("{} {} at members", request.method, request.path),
+            outcomes: [body].into_iter().chain(answers.iter().map(outcome)).collect(),
+        }));
+    }
+
+    fn note(&self, request: Audited) {
+        match self.audited.try_send(request) {
             Ok(()) => self.wake(),
             Err(_) => drop(self.state.unlisted.fetch_add(1, Ordering::Relaxed)),
         }
@@ -345,6 +370,7 @@ impl FleetApi for Asking {
         &self,
         to: &Selection,
         request: &PassedRequest,
+        by: &Caller,
     ) -> Result<Vec<MemberAnswer>, ApplyRefusal> {
         let (tell, told) = sync_channel(1);
         let question = Question::Pass(to.clone(), request.clone(), tell);
@@ -352,9 +378,14 @@ impl FleetApi for Asking {
             Answer::Passed(outcome) => outcome?,
             _ => return Err(ApplyRefusal::Unavailable("the control node does not answer".into())),
         }
-        told.recv_timeout(passing::within(request) + ANSWER_WITHIN).map_err(|_| {
-            ApplyRefusal::Unavailable("the members have not answered in time".to_owned())
-        })
+        let answers =
+            told.recv_timeout(passing::within(request) + ANSWER_WITHIN).map_err(|_| {
+                ApplyRefusal::Unavailable("the members have not answered in time".to_owned())
+            })?;
+        if request.is_change() {
+            self.note_passed(request, &answers, by);
+        }
+        Ok(answers)
     }
 
     fn groups(&self) -> Result<Vec<GroupStatus>, String> {

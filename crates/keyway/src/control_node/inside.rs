@@ -7,7 +7,7 @@
 //! In an upgrade two processes have the file. The one that is replaced ends its session and leaves the
 //! addresses as soon as the next one serves; the node of the next one tries to listen until then.
 
-use super::admin::{Ask, State};
+use super::admin::{Ask, Audited, State};
 use super::{Asking, Parts, Running, bus_metrics, listen, not_listening};
 use crate::bus::Signalled;
 use crate::member::Secret;
@@ -17,7 +17,6 @@ use keyway_channel::{Driver, DriverSettings, clock};
 use keyway_config::{ControlConfig, InsideConfig, OWN_URL};
 use keyway_control::{Engine, EventLog};
 use keyway_coordinator::FilesSettings;
-use keyway_fleet::RefusedRequest;
 use keyway_metrics::BusMetrics;
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -36,7 +35,7 @@ const TELL_AFTER: Duration = Duration::from_secs(5);
 /// The node's side of an [`Asking`].
 pub struct Desk {
     pub(super) asks: Receiver<Ask>,
-    pub(super) refusals: Receiver<RefusedRequest>,
+    pub(super) noted: Receiver<Audited>,
     pub(super) state: Arc<State>,
     pub(super) metrics: Arc<BusMetrics>,
     pub(super) events: Arc<EventLog>,

@@ -22,7 +22,7 @@ pub use inside::{Desk, Inside, Staying};
 pub use passing::{ANSWERED, NOT_ANSWERED};
 
 use crate::bus::{Failures, Repeats, Signalled, figures, incarnation, note, watch_signals};
-use admin::{Ask, Question, Tell};
+use admin::{Ask, Audited, Question, Tell};
 use anyhow::{Context, Result};
 use audit::Audit;
 use audit_file::AuditFile;
@@ -36,7 +36,7 @@ use keyway_control::{
 };
 use keyway_fleet::{
     ApplyFault, Event as FleetEvent, GROUPS_TOPIC, Identity, Leader, LeaderAction, LeaderFact,
-    Note, OrderId, Outcome, RefusedRequest, TOPIC, Version,
+    Note, OrderId, Outcome, TOPIC, Version,
 };
 use keyway_metrics::BusMetrics;
 use keyway_tls::ClientCertificates;
@@ -108,7 +108,8 @@ struct Running {
     watchers: groups::Watchers,
     signalled: Arc<Signalled>,
     asks: Receiver<Ask>,
-    refusals: Receiver<RefusedRequest>,
+    /// Requests for the audit log.
+    noted: Receiver<Audited>,
     events: Arc<EventLog>,
     audit: Audit,
     /// The file of a control node, whose operators are read again on SIGHUP.
@@ -247,14 +248,14 @@ impl Running {
             "control node {} runs",
             me.node
         );
-        let Desk { asks, refusals, state, metrics, events } = desk;
+        let Desk { asks, noted, state, metrics, events } = desk;
         Ok(Running {
             signalled,
             leader: Leader::new(me),
             seat,
             watchers: groups::Watchers::new(driver.waker()),
             asks,
-            refusals,
+            noted,
             events,
             audit: Audit::new(audit_file),
             file: None,
@@ -295,7 +296,7 @@ impl Running {
             }
             let now = clock();
             self.leader.set_wall_clock(unix_seconds());
-            self.take_refusals(now);
+            self.take_noted(now);
             if next.is_some_and(|at| at <= now) {
                 self.leader.handle_timeout(now);
             }
@@ -434,11 +435,14 @@ impl Running {
         }
     }
 
-    /// Takes requests that the admin listener has refused.
-    fn take_refusals(&mut self, now: Time) {
+    /// Takes requests of the admin listener that get an entry of the audit log of their own.
+    fn take_noted(&mut self, now: Time) {
         self.leader.note_unlisted(self.state.take_unlisted());
-        while let Ok(refused) = self.refusals.try_recv() {
-            self.leader.note_refused(refused, now);
+        while let Ok(request) = self.noted.try_recv() {
+            match request {
+                Audited::Refused(request) => self.leader.note_refused(request, now),
+                Audited::Passed(request) => self.leader.note_passed(request, now),
+            }
         }
     }
 
