@@ -60,14 +60,28 @@ wait_for() {
 answers() { [[ $(redis-cli -p "$1" ping) == PONG ]]; }
 ctl() { "$keyway" ctl --admin "127.0.0.1:${ports[0]}" "$@"; }
 are_current() { (($(ctl fleet | grep -c ' current ') == 2)); }
+are_healthy() { (($(ctl groups | grep -c 'healthy') == 2)); }
 
-# The pool over both primaries, with this timeout.
-pool() {
+# The pools, with this timeout: two groups of servers, and one pool that leads to both.
+pools() {
   cat <<TOML
 [pool.main]
-kind = "sharded"
-servers = ["127.0.0.1:${ports[6]}:1 a", "127.0.0.1:${ports[8]}:1 b"]
-timeout = "$1"
+kind = "prefix"
+routes = [{ prefix = "b:", pool = "b" }]
+default = "a"
+TOML
+  group a 6 "$1"
+  group b 8 "$1"
+}
+
+group() {
+  cat <<TOML
+[pool.$1]
+kind = "replicated"
+servers = ["127.0.0.1:${ports[$2]}", "127.0.0.1:${ports[$2 + 1]}"]
+failover = { down_after = "2s" }
+wait_for_primary = "10s"
+timeout = "$3"
 TOML
 }
 
@@ -86,15 +100,15 @@ id = "z$nth.proxy.0.$nth"
 urls = ["tcp://127.0.0.1:${ports[1]}"]
 token_file = "token"
 state_file = "proxy-$nth.state"
-pools = ["main"]
+pools = ["main", "a", "b"]
 [[listener]]
 bind = "tcp://127.0.0.1:${ports[2 * nth]}"
 pool = "main"
 TOML
-    pool 1s
+    pools 1s
   } >"$home/proxy-$nth.toml"
 done
-pool 2s >"$home/pools.toml"
+pools 2s >"$home/pools.toml"
 
 redis() { start "redis-$1" redis-server --port "$1" --bind 127.0.0.1 --save '' --dbfilename "$1.rdb" --dir "$home" "${@:2}"; }
 for group in 6 8; do
@@ -109,6 +123,7 @@ for nth in 1 2; do start "proxy-$nth" "$keyway" serve "proxy-$nth.toml"; done
 wait_for "the proxies do not join" are_current
 ctl apply "$home/pools.toml" --base 0
 wait_for "the proxies do not serve by the document" are_current
+wait_for "control does not find a primary and a replica in each group" are_healthy
 
 cat <<TEXT
 
@@ -119,6 +134,13 @@ Ctrl-C ends everything and removes the files. To try:
   redis-cli -p ${ports[2]} set greeting hello; redis-cli -p ${ports[4]} get greeting
   keyway ctl --admin 127.0.0.1:${ports[0]} fleet
   keyway ctl --admin 127.0.0.1:${ports[0]} history
+
+Keys that begin with b: are in group b, all others in group a. Kill the primary of a (kill ${pids[0]}), and its replica takes over
+within some 3 s; b changes its primary by hand without a failed request:
+
+  keyway ctl --admin 127.0.0.1:${ports[0]} groups
+  keyway ctl --admin 127.0.0.1:${ports[0]} failover b
+  keyway ctl --admin 127.0.0.1:${ports[0]} events
 
 Change $home/pools.toml, and roll it out to one proxy first:
 

@@ -1,7 +1,9 @@
 //! `make run FILE=docs/examples/fleet.toml`: the script that it starts.
 
 use crate::stage::{KEYWAY, SOON};
-use keyway_testkit::{Client, Process, Signal, TempDir, Value, free_address, wait_until, watchdog};
+use keyway_testkit::{
+    Client, Process, Signal, TempDir, Value, free_address, run_keyway, wait_until, watchdog,
+};
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 use std::time::Duration;
@@ -34,6 +36,8 @@ fn the_fleet_of_the_example_runs_until_it_is_interrupted() {
         "{log}"
     );
 
+    the_groups_fail_over(&script, addresses[0], [&mut first, &mut second]);
+
     script.signal(Signal::INT);
     assert_eq!(script.wait_exit(SOON).code(), Some(130), "{}", script.log());
     for address in addresses {
@@ -42,4 +46,27 @@ fn the_fleet_of_the_example_runs_until_it_is_interrupted() {
     let left = std::fs::read_dir(directory.path()).expect("the directory");
     let left: Vec<_> = left.filter_map(|one| one.ok().map(|one| one.file_name())).collect();
     assert!(!left.iter().any(|one| one.to_string_lossy().starts_with("keyway-fleet.")), "{left:?}");
+}
+
+/// The primary of one group is killed, as the script tells, and the other one changes its primary by
+/// hand.
+fn the_groups_fail_over(script: &Process, admin: SocketAddr, [first, second]: [&mut Client; 2]) {
+    let admin = admin.to_string();
+    let ctl = |words: &[&str]| run_keyway(KEYWAY, &[&["ctl", "--admin", &admin], words].concat());
+    assert_eq!(first.words("SET b:greeting hi"), Value::simple("OK"));
+    let _ = ctl(&["failover", "b"]).expect_success("keyway ctl failover");
+    assert_eq!(second.words("GET b:greeting"), Value::bulk("hi"));
+    let log = script.log();
+    let pid = log.split_once("the primary of a (kill ").and_then(|(_, rest)| rest.split_once(')'));
+    let pid: i32 = pid.and_then(|(pid, _)| pid.parse().ok()).expect("its number");
+    let pid = rustix::process::Pid::from_raw(pid).expect("a process");
+    let _ = rustix::process::kill_process(pid, Signal::KILL);
+    // The request waits for the next primary.
+    second.set_reply_within(SOON);
+    assert_eq!(second.words("SET greeting again"), Value::simple("OK"));
+    assert_eq!(first.words("GET greeting"), Value::bulk("again"));
+    let events = ctl(&["events"]).expect_success("keyway ctl events").stdout;
+    assert!(events.contains("group-failover"), "{events}");
+    let audit = ctl(&["audit", "--verify"]).expect_success("keyway ctl audit").stdout;
+    assert!(audit.contains("entries 1 to 3 are whole"), "{audit}");
 }
