@@ -43,6 +43,44 @@ impl Config {
         }
         ChangedPools::Some(changed)
     }
+
+    /// Returns the first file, directory or variable of the environment that a new document names and
+    /// the old one does not, as `key = value`. Each process that serves by the document reads it, and
+    /// may send its content to a server that the document names.
+    pub fn other_files(old: &str, new: &str) -> Option<String> {
+        let ((old, _), (new, _)) =
+            (DeTable::parse_recoverable(old), DeTable::parse_recoverable(new));
+        let (mut before, mut after) = (BTreeSet::new(), BTreeSet::new());
+        files_of(old.get_ref(), "", &mut before);
+        files_of(new.get_ref(), "", &mut after);
+        let other = after.difference(&before).next()?;
+        Some(other.1.clone())
+    }
+}
+
+/// Collects the files, directories and variables of a table: the place of each, and the key with its
+/// value.
+fn files_of(table: &DeTable<'_>, place: &str, out: &mut BTreeSet<(String, String)>) {
+    for (key, value) in table {
+        let key = &**key.get_ref();
+        let place = format!("{place}.{key}");
+        let is_named = ["_file", "_env"].iter().any(|end| key.ends_with(end))
+            || matches!(key, "file" | "dir" | "path");
+        match value.get_ref() {
+            DeValue::Table(table) => files_of(table, &place, out),
+            DeValue::Array(all) => {
+                for (at, one) in all.iter().enumerate() {
+                    if let DeValue::Table(table) = one.get_ref() {
+                        files_of(table, &format!("{place}.{at}"), out);
+                    }
+                }
+            }
+            DeValue::String(text) if is_named => {
+                out.insert((place, format!("{key} = {text:?}")));
+            }
+            _ => {}
+        }
+    }
 }
 
 fn value<'t, 'd>(table: &'t DeTable<'d>, key: &str) -> Option<&'t DeValue<'d>> {

@@ -41,7 +41,7 @@ const HEAD_LEN_MAX: usize = 8 << 10;
 /// Most header lines of a request. Browsers send about 20.
 const HEADERS_MAX: usize = 64;
 /// Most requests that run at once and take long, such as reloads; more wait for those.
-const SLOW_MAX: usize = 4;
+const SLOW_MAX: usize = 8;
 /// Pause after a failed accept. Accepting fails only for lack of resources. Without a pause the
 /// thread would spin until that is over.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

@@ -217,6 +217,14 @@ pub(crate) fn takes_long(method: &Method, path: &str) -> bool {
             && matches!(path, "/v1/reload" | "/v1/upgrade" | DOCUMENT | ROLLOUT | FAILOVER)
 }
 
+/// Returns whether members answer a request, which changes nothing.
+pub(crate) fn reads_members(method: &Method, path: &str) -> bool {
+    let is_of_members = |(_, known, resource): &(Method, &str, Resource)| {
+        *known == path && matches!(resource, Resource::OfMembers(_))
+    };
+    matches!(*method, Method::GET | Method::HEAD) && ROUTES.iter().any(is_of_members)
+}
+
 /// Returns whether what has this path takes parameters.
 pub(crate) fn takes_query(path: &str) -> bool {
     matches!(path, "/v1/servers" | "/v1/connections" | "/v1/slow-log" | "/v1/hot-keys")
@@ -308,6 +316,9 @@ fn answer(state: &dyn AdminState, resource: Resource, call: &Call<'_>) -> Result
         let what = "this process has no API: it serves /metrics, /healthz and /readyz";
         return Err(Problem::new(StatusCode::NOT_FOUND, what));
     };
+    if resource.is_of_fleet() {
+        return Err(no_control());
+    }
     if !takes_query(call.path) {
         queried(call.query, [])?;
     }
@@ -350,12 +361,14 @@ fn answer(state: &dyn AdminState, resource: Resource, call: &Call<'_>) -> Result
         | Resource::Groups
         | Resource::FailOver
         | Resource::Audit
-        | Resource::Events => {
-            let what = "this process is no control node: ask one of `keyway control`";
-            Err(Problem::new(StatusCode::NOT_FOUND, what))
-        }
+        | Resource::Events => Err(no_control()),
         Resource::Description => Ok(description()),
     }
+}
+
+fn no_control() -> Problem {
+    let what = "this process is no control node: ask one of `keyway control`";
+    Problem::new(StatusCode::NOT_FOUND, what)
 }
 
 pub(crate) fn description() -> Reply {

@@ -51,5 +51,6 @@ pub use process::{
     AfterDrain, Api, ClientStatus, Connections, EffectiveConfig, LogLevel, ProcessStatus, Reloaded,
     SlowRequest, UpgradeState, UpgradeStatus,
 };
+pub use routes::MEMBERS_READ_MAX;
 pub use seat::{Engine, Seat, Told};
 pub use state::{AdminState, NotedRequest, ScriptKill};

@@ -29,7 +29,7 @@ use std::task::{Context, Poll, Waker};
 /// Longest answer of a member, in bytes. The metrics of a process with 100 servers take 1 MiB.
 pub const ANSWER_LEN_MAX: usize = 4 << 20;
 
-/// Longest answers of all members to one request, in bytes. Those that come later are left out.
+/// Longest answers of members that are awaited at a time, in bytes. Those that come later are left out.
 pub const ANSWERS_LEN_MAX: usize = 64 << 20;
 
 /// Most members that a request names.
@@ -52,22 +52,26 @@ pub struct PassedRequest {
     pub query: String,
     /// Its body, in JSON; empty without one.
     pub body: Vec<u8>,
+    /// The operator that asks, and the address that it asks from, for the log of the member.
+    pub by: String,
 }
 
 impl PassedRequest {
     /// Returns the words of the command of the bus.
-    pub fn encode(&self) -> [&[u8]; 5] {
-        let Self { method, path, query, body } = self;
-        [COMMAND, method.as_bytes(), path.as_bytes(), query.as_bytes(), body]
+    pub fn encode(&self) -> [&[u8]; 6] {
+        let Self { method, path, query, body, by } = self;
+        [COMMAND, method.as_bytes(), path.as_bytes(), query.as_bytes(), body, by.as_bytes()]
     }
 
     /// Reads a command of the bus. Returns `None` if it is another one.
     pub fn decode(words: Vec<Vec<u8>>) -> Option<PassedRequest> {
-        let [name, method, path, query, body] = <[Vec<u8>; 5]>::try_from(words).ok()?;
+        let [name, method, path, query, body, by] = <[Vec<u8>; 6]>::try_from(words).ok()?;
         let text = |word| String::from_utf8(word).ok();
-        let request =
-            || Some(Self { method: text(method)?, path: text(path)?, query: text(query)?, body });
-        (name == COMMAND).then(request)?
+        if name != COMMAND {
+            return None;
+        }
+        let (method, path, query) = (text(method)?, text(path)?, text(query)?);
+        Some(Self { method, path, query, body, by: text(by)? })
     }
 
     /// Returns whether it may change something.
@@ -223,7 +227,8 @@ pub(crate) fn answer(
         return Err(wrong("there are no parameters but `members` and `zone`"));
     }
     let method = call.method.as_str().replace("HEAD", "GET");
-    let request = PassedRequest { method, path, query, body: call.body.to_vec() };
+    let by = format!("{} at {}", call.caller.operator.name(), call.caller.address);
+    let request = PassedRequest { method, path, query, body: call.body.to_vec(), by };
     if resource == OfMembers::Page {
         return one_page(fleet, &selection, &request, call.caller);
     }
@@ -274,7 +279,7 @@ fn one_page(
     })?;
     let mut page = Response::new(Full::new(reply.body.into()));
     *page.status_mut() = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::BAD_GATEWAY);
-    // What a member says of its type is a header of this process: one that is none is left out.
+    // The member's content type becomes a header here. An invalid one is left out.
     if let Ok(kind) = HeaderValue::from_str(&reply.content_type) {
         page.headers_mut().insert(CONTENT_TYPE, kind);
     }
@@ -357,10 +362,11 @@ mod tests {
             path: "/v1/reload".into(),
             query: "a=b".into(),
             body: b"{}".to_vec(),
+            by: "ann at 127.0.0.1:1".into(),
         };
         let words = request.encode().map(<[u8]>::to_vec).to_vec();
         assert_eq!(PassedRequest::decode(words.clone()), Some(request));
-        assert_eq!(PassedRequest::decode(words[..4].to_vec()), None);
+        assert_eq!(PassedRequest::decode(words[..5].to_vec()), None);
         let reply =
             MemberReply { status: 404, content_type: "text/plain".into(), body: b"no".to_vec() };
         assert_eq!(MemberReply::decode(reply.clone().encode().to_vec()), Some(reply));

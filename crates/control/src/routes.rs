@@ -65,6 +65,13 @@ const REFUSED_BODY_TIME: Duration = Duration::from_secs(1);
 /// other requests.
 const SLOW_WAITING_MAX: usize = 8;
 
+/// Most requests that members answer at a time. More wait.
+const MEMBERS_ASKED_MAX: usize = 4;
+
+/// Most of these, with those that wait: `keyway top` reads the pages of so many members at once. Each
+/// keeps its place, and others need some.
+pub const MEMBERS_READ_MAX: usize = 48;
+
 /// Most requests that wait for an event at a time. Each keeps its place meanwhile, and a quarter of
 /// the places are enough for people who look on.
 const FOLLOWERS_MAX: usize = 16;
@@ -127,6 +134,8 @@ pub(crate) struct Answering {
 pub(crate) struct Slow {
     /// For those that run, or wait for others.
     orders: Semaphore,
+    /// For those that read from members, and for those of them that are answered.
+    members: [Semaphore; 2],
     /// For those that wait for an event.
     followers: Semaphore,
 }
@@ -135,7 +144,8 @@ pub(crate) struct Slow {
 /// long.
 pub(crate) fn slow() -> Arc<Slow> {
     let orders = Semaphore::new(SLOW_WAITING_MAX);
-    Arc::new(Slow { orders, followers: Semaphore::new(FOLLOWERS_MAX) })
+    let members = [MEMBERS_READ_MAX, MEMBERS_ASKED_MAX].map(Semaphore::new);
+    Arc::new(Slow { orders, members, followers: Semaphore::new(FOLLOWERS_MAX) })
 }
 
 /// Answers one request. Never fails: a request that cannot be executed gets a status.
@@ -254,6 +264,7 @@ async fn respond_api(
     (head, body, caller): (Parts, Bytes, Caller),
 ) -> Reply {
     let takes_long = api::takes_long(&head.method, head.uri.path());
+    let (method, path) = (head.method.clone(), head.uri.path().to_owned());
     let answer = move || {
         let call = Call {
             method: &head.method,
@@ -268,7 +279,16 @@ async fn respond_api(
     if !takes_long {
         return answer();
     }
-    let Ok(_permit) = slow.orders.try_acquire() else {
+    let permits = match api::reads_members(&method, &path) {
+        true => {
+            let [read, asked] = &slow.members;
+            let read = read.try_acquire().ok();
+            let asked = if read.is_some() { asked.acquire().await.ok() } else { None };
+            read.zip(asked).map(|(read, asked)| (read, Some(asked)))
+        }
+        false => slow.orders.try_acquire().ok().map(|permit| (permit, None)),
+    };
+    let Some(_permits) = permits else {
         let what = "other requests that take long wait already: try again when they are done";
         return api::refuse(&Problem::new(StatusCode::SERVICE_UNAVAILABLE, what));
     };

@@ -15,7 +15,7 @@ pub const PUBLISHED_LEN_MAX: usize = 2 * DOCUMENT_LEN_MAX + HEAD_LEN_MAX;
 pub const SAVED_LEN_MAX: usize = 2 * DOCUMENT_LEN_MAX + 2 * HEAD_LEN_MAX;
 
 /// Bytes of a report that are read. More would let one member fill control's memory.
-pub const REPORT_LEN_MAX: usize = 96 << 10;
+pub const REPORT_LEN_MAX: usize = 192 << 10;
 
 /// Names in each list of a report. With the longest names a report fits into [`REPORT_LEN_MAX`].
 pub const NAMES_MAX: usize = 128;

@@ -4,6 +4,7 @@ use crate::admin_of::admin_of;
 use crate::ctl::TlsFiles;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
+use keyway_control::MEMBERS_READ_MAX;
 use keyway_top::{Credentials, Options, SORTS, TARGETS_MAX};
 use signal_hook::consts::SIGTERM;
 use std::io::IsTerminal;
@@ -134,10 +135,13 @@ fn options(arguments: &Top) -> Result<Options> {
     if arguments.fleet {
         targets = members(&targets, arguments.zone, &credentials)?;
     }
-    if targets.len() > TARGETS_MAX {
-        let advice = if arguments.fleet { "; name a zone with --zone" } else { "" };
+    let (most, advice) = match arguments.fleet {
+        true => (MEMBERS_READ_MAX, "; name a zone with --zone"),
+        false => (TARGETS_MAX, ""),
+    };
+    if targets.len() > most {
         let count = targets.len();
-        bail!("{count} processes are too many to watch at once: {TARGETS_MAX} at most{advice}");
+        bail!("{count} processes are too many to watch at once: {most} at most{advice}");
     }
     let sort = SORTS.iter().position(|sort| *sort == arguments.sort).unwrap_or(0);
     Ok(Options {

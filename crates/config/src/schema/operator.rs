@@ -17,7 +17,7 @@ pub(crate) static OPERATOR: Table = Table {
             "role",
             Choice(&Choices { now: &["viewer", "operator", "admin"], later: &[] }),
             Refused,
-            "A `viewer` reads. An `operator` also ejects and restores servers, ends scripts, applies documents and steers rollouts, of its pools. An `admin` does everything.",
+            "A `viewer` reads. An `operator` also ejects and restores servers, ends scripts, applies documents, steers rollouts and fails over, of its pools. An `admin` does everything.",
         ),
         key(
             "token_file",

@@ -2,12 +2,12 @@
 
 use super::rollout::Steer;
 use super::{Leader, Place, Purpose};
-use crate::audit::{AuditOutcome, Author, Record};
+use crate::audit::{self, AuditOutcome, Author, Record};
 use crate::facts::{self, DOCUMENT, DocumentFact, EPOCH, LEADER, ROLLOUT};
 use crate::limits::{
     BELIEVED_MAX, DOCUMENT_LEN_MAX, DOCUMENTS_KEPT, ORDERS_MAX, WATCH_MAX, WATCH_MIN,
 };
-use crate::{LeaderFact, RolloutState, Version, When, Write};
+use crate::{LeaderFact, Version, When, Write};
 use keyway_base::Time;
 use std::collections::VecDeque;
 use std::fmt;
@@ -205,18 +205,18 @@ impl Order {
 pub(super) struct Ordered {
     pub id: OrderId,
     pub version: Version,
-    pub expected: Expected,
+    /// The trace of the transaction in the coordinator: its last entry of the audit log, with its key.
+    /// No other transaction has that entry, for it names the author and the time.
+    entry: Option<(String, Vec<u8>)>,
 }
 
-/// The trace of a transaction in the coordinator.
-#[derive(Debug)]
-pub(super) enum Expected {
-    /// The current document has this text.
-    Document(Arc<str>),
-    /// A rollout has the document, with this text.
-    Rollout(Arc<str>),
-    /// The rollout of that revision has this state.
-    State(RolloutState),
+impl Ordered {
+    /// Creates the order that this transaction carries out.
+    pub fn new(id: OrderId, version: Version, write: &Write) -> Ordered {
+        let is_entry = |put: &&(String, Vec<u8>)| put.0.starts_with(audit::ENTRIES);
+        let entry = write.put.iter().rev().find(is_entry).cloned();
+        Ordered { id, version, entry }
+    }
 }
 
 /// Orders that wait.
@@ -309,17 +309,15 @@ impl Leader {
             return Err(ApplyFault::RollingOut(active.revision));
         }
         let version = self.next_version(leader)?;
-        let text = Arc::clone(&order.text);
         let mut write = self.write_of_leader(modified);
         let (revision, by) = (version.revision, order.shown_by());
-        let stored = DocumentFact { revision, at: order.at, by, text: Arc::clone(&text) };
+        let stored = DocumentFact { revision, at: order.at, by, text: Arc::clone(&order.text) };
         self.put_document(&mut write, &stored);
         self.put_audit(&mut write, order.record(current.revision, revision));
-        let expected = match order.rollout {
+        match order.rollout {
             None => {
                 self.put_epoch(&mut write, leader, version);
                 write.put.push((DOCUMENT.to_owned(), revision.to_string().into_bytes()));
-                Expected::Document(text)
             }
             Some(RolloutOrder { percent, watch }) => {
                 let known = Version { epoch: leader.epoch, revision: current.revision };
@@ -329,10 +327,9 @@ impl Leader {
                 let rollout =
                     self.new_rollout(order, percent, watch, (version, current.revision))?;
                 write.put.push((ROLLOUT.to_owned(), rollout.encode()));
-                Expected::Rollout(text)
             }
-        };
-        Ok((Ordered { id: order.id, version, expected }, write))
+        }
+        Ok((Ordered::new(order.id, version, &write), write))
     }
 
     /// Returns the version of the next document. A member that is ahead takes no version that does
@@ -389,21 +386,9 @@ impl Leader {
     /// Tells the outcome of an order whose answer was lost, as far as a listing shows it.
     pub(super) fn settle_unknown(&mut self) {
         let Some((order, why)) = self.orders.unknown.take() else { return };
-        let revision = order.version.revision;
-        let of_revision = |one: &crate::Rollout| one.revision == revision;
-        let is_there = match &order.expected {
-            Expected::Document(text) => self
-                .current()
-                .is_some_and(|current| current.revision == revision && current.text == *text),
-            Expected::Rollout(text) => {
-                let stored = self.stored_document(revision);
-                self.rollout().is_some_and(|one| of_revision(&one))
-                    && stored.is_some_and(|stored| stored.text == *text)
-            }
-            Expected::State(state) => {
-                self.rollout().is_some_and(|one| of_revision(&one) && one.state == *state)
-            }
-        };
+        let is_there = order.entry.as_ref().is_some_and(|(key, value)| {
+            self.facts.get(key).is_some_and(|fact| *fact.value == **value)
+        });
         let outcome = if is_there { Ok(order.version) } else { Err(ApplyFault::Unknown(why)) };
         self.answer(order.id, outcome);
     }

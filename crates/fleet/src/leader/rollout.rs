@@ -3,7 +3,7 @@
 //! The coordinator has the state. A leader keeps nothing of it but the time since which it watches, so
 //! a new leader watches anew.
 
-use super::orders::{Expected, Ordered};
+use super::orders::Ordered;
 use super::{ApplyFault, Leader, Note, OrderId, Place, Purpose};
 use crate::audit::{AuditOutcome, Author, Record};
 use crate::facts::{self, DocumentFact, ROLLOUT};
@@ -238,13 +238,13 @@ impl Leader {
                 };
                 let why = format!("{word} by {}", by.name);
                 let end = End { outcome, why: &why, by, stored_by: &by.name, at: *at };
-                let (ordered, write) = self.end_write((leader, modified), &end)?;
-                return Ok((Ordered { id: *id, ..ordered }, write));
+                let (version, write) = self.end_write((leader, modified), &end)?;
+                return Ok((Ordered::new(*id, version, &write), write));
             }
         };
         let version = Version { epoch: leader.epoch, revision: rollout.revision };
         let mut write = self.write_of_leader(modified);
-        let next = Rollout { state: state.clone(), ..rollout };
+        let next = Rollout { state, ..rollout };
         write.put.push((ROLLOUT.to_owned(), next.encode()));
         let record = Record {
             at: *at,
@@ -258,8 +258,7 @@ impl Leader {
             unlisted: 0,
         };
         self.put_audit(&mut write, record);
-        let expected = Expected::State(state);
-        Ok((Ordered { id: *id, version, expected }, write))
+        Ok((Ordered::new(*id, version, &write), write))
     }
 
     /// Returns the transaction that ends the rollout: all members get a document with the next
@@ -268,7 +267,7 @@ impl Leader {
         &self,
         (leader, modified): (&LeaderFact, u64),
         end: &End<'_>,
-    ) -> Result<(Ordered, crate::Write), ApplyFault> {
+    ) -> Result<(Version, crate::Write), ApplyFault> {
         let &End { outcome, why, by, stored_by, at } = end;
         let rollout = self.active().ok_or(ApplyFault::NoRollout)?;
         let document = match outcome {
@@ -279,8 +278,8 @@ impl Leader {
         let version = self.next_version(leader)?;
         let mut write = self.write_of_leader(modified);
         self.put_epoch(&mut write, leader, version);
-        let (revision, text_of) = (version.revision, Arc::clone(&text));
-        let stored = DocumentFact { revision, at, by: stored_by.to_owned(), text: text_of };
+        let stored =
+            DocumentFact { revision: version.revision, at, by: stored_by.to_owned(), text };
         self.put_document(&mut write, &stored);
         let revision = version.revision.to_string().into_bytes();
         write.put.push((facts::DOCUMENT.to_owned(), revision));
@@ -302,7 +301,7 @@ impl Leader {
         self.put_audit(&mut write, record);
         let ended = rollout.ended(outcome, version.revision, why);
         write.put.push((ROLLOUT.to_owned(), ended.encode()));
-        Ok((Ordered { id: OrderId(0), version, expected: Expected::Document(text) }, write))
+        Ok((version, write))
     }
 
     /// Returns a new rollout of the document that gets this version.

@@ -378,14 +378,13 @@ impl FleetApi for Asking {
             Answer::Passed(outcome) => outcome?,
             _ => return Err(ApplyRefusal::Unavailable("the control node does not answer".into())),
         }
-        let answers =
-            told.recv_timeout(passing::within(request) + ANSWER_WITHIN).map_err(|_| {
-                ApplyRefusal::Unavailable("the members have not answered in time".to_owned())
-            })?;
+        let answers = told.recv_timeout(passing::within(request) + ANSWER_WITHIN);
         if request.is_change() {
-            self.note_passed(request, &answers, by);
+            self.note_passed(request, answers.as_deref().unwrap_or_default(), by);
         }
-        Ok(answers)
+        answers.map_err(|_| {
+            ApplyRefusal::Unavailable("the members have not answered in time".to_owned())
+        })
     }
 
     fn groups(&self) -> Result<Vec<GroupStatus>, String> {

@@ -2,7 +2,7 @@
 
 use crate::reload::diff;
 use keyway_config::{ChangedPools, Config};
-use keyway_users::Operator;
+use keyway_users::{Operator, Role};
 
 /// Returns the pools of a document that an operator has written. It has some.
 ///
@@ -15,11 +15,20 @@ pub fn checked(text: &str) -> Result<Config, Vec<String>> {
     Config::check_document("document", text).map_err(errors)
 }
 
-/// Checks that an operator may change every pool that differs between two documents.
+/// Checks that an operator may change every pool that differs between two documents. Files and
+/// variables of hosts are an admin's: their contents may go to a server that the document names.
 ///
 /// # Errors
-/// Returns the first pool that it may not change.
+/// Returns the first pool, file or variable that it may not change.
 pub fn check_pools(operator: &Operator, old: &str, new: &str) -> Result<(), String> {
+    if operator.role() < Role::Admin
+        && let Some(file) = Config::other_files(old, new)
+    {
+        let name = operator.name();
+        return Err(format!(
+            "this names a file or a variable of hosts, {file}: an admin may, and {name} is none"
+        ));
+    }
     match Config::changed_pools(old, new) {
         ChangedPools::Some(pools) => match pools.iter().find(|pool| !operator.may_change(pool)) {
             Some(pool) => Err(operator.refusal(&format!("pool {pool}"))),

@@ -43,6 +43,7 @@ use keyway_tls::ClientCertificates;
 use passing::Passing;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -113,7 +114,7 @@ struct Running {
     events: Arc<EventLog>,
     audit: Audit,
     /// The file of a control node, whose operators are read again on SIGHUP.
-    file: Option<(PathBuf, Access)>,
+    file: Option<(PathBuf, Access, SocketAddr)>,
     /// The threads that wait for the outcome of an order.
     orders: BTreeMap<OrderId, Tell>,
     next_order: u64,
@@ -201,7 +202,7 @@ fn start(file: &Path, config: &ControlNodeConfig) -> Result<Running> {
     let signalled = watch_signals(&driver)?;
     let mut running = Running::new(driver, parts, (desk, audit_file), signalled)?;
     running._admin = Some(admin);
-    running.file = Some((file.to_owned(), access));
+    running.file = Some((file.to_owned(), access, config.admin));
     Ok(running)
 }
 
@@ -484,8 +485,17 @@ impl Running {
         if !self.watchers.is_other(of) {
             return;
         }
-        let text = self.leader.document().map_or_else(|| "".into(), |document| document.text);
+        let document = self.leader.document();
+        let is_there = document.is_some() || self.leader.revision() == 0;
+        let text = document.map_or_else(|| "".into(), |document| document.text);
         let (watched, faults) = groups::of_document(&text);
+        let Some(watched) = watched.filter(|_| is_there) else {
+            // Without its groups nothing is decided, and what was decided stays.
+            if self.repeats.is_news("groups", "unreadable", now) {
+                tracing::error!("the groups of the document are not watched: it cannot be read");
+            }
+            return;
+        };
         for fault in faults {
             tracing::error!("a password or certificate of a group is not read: {fault}");
         }
@@ -517,6 +527,7 @@ impl Running {
             return;
         }
         self.look_at = now + LOOK_EVERY;
+        self.take_own_events();
         self.follow_audit();
         if let Some(Stamp { epoch, version: revision }) = self.driver.node().latest_below(TOPIC) {
             self.leader.handle_latest_below(Version { epoch, revision });
@@ -677,8 +688,14 @@ impl Running {
 
     /// Reads the operators of the file again. Requests from now on are those of the new ones.
     fn reread_operators(&self) {
-        let Some((file, access)) = &self.file else { return };
+        let Some((file, access, admin)) = &self.file else { return };
         match ControlNodeConfig::load(file) {
+            Ok(config) if config.admin != *admin => {
+                tracing::error!(
+                    "operators not read again: admin is another address in the file, and {admin} is \
+                     listened at until a restart"
+                );
+            }
             Ok(config) => {
                 crate::operators::admit(access, config.admin_token.as_ref(), &config.operators);
                 tracing::info!(operators = config.operators.len(), "operators read again");

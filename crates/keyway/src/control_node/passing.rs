@@ -35,6 +35,8 @@ pub type Tell = SyncSender<Vec<MemberAnswer>>;
 #[derive(Debug, Default)]
 pub struct Passing {
     open: BTreeMap<u64, Open>,
+    /// Length of all answers to these that have come, in bytes.
+    len: usize,
     next: u64,
     /// Commands of the bus.
     sent: BTreeMap<u64, Sent>,
@@ -54,8 +56,6 @@ struct Open {
     answers: Vec<MemberAnswer>,
     /// Number of members that have neither answered nor failed.
     left: usize,
-    /// Length of all answers that have come, in bytes.
-    len: usize,
     tell: Tell,
 }
 
@@ -109,7 +109,7 @@ impl Passing {
     ) {
         self.next += 1;
         let number = self.next;
-        let mut open = Open { answers: Vec::new(), left: 0, len: 0, tell };
+        let mut open = Open { answers: Vec::new(), left: 0, tell };
         for (index, target) in targets.iter().enumerate() {
             let sent = match target.is_there {
                 true => send(target.id),
@@ -157,11 +157,14 @@ impl Passing {
         let Some(Sent { request: number, index, .. }) = self.sent.remove(&seq) else { return };
         if let Some(open) = self.open.get_mut(&number) {
             open.left = open.left.saturating_sub(1);
-            open.len += outcome.as_ref().map_or(0, |reply| reply.body.len());
+            let len = outcome.as_ref().map_or(0, |reply| reply.body.len());
             if let Some(answer) = open.answers.get_mut(index) {
-                answer.outcome = match open.len > ANSWERS_LEN_MAX {
+                answer.outcome = match self.len + len > ANSWERS_LEN_MAX {
                     true => Err("the answers are too long together: ask fewer members".to_owned()),
-                    false => outcome,
+                    false => {
+                        self.len += len;
+                        outcome
+                    }
                 };
             }
         }
@@ -172,6 +175,8 @@ impl Passing {
         if self.open.get(&number).is_some_and(|open| open.left == 0)
             && let Some(open) = self.open.remove(&number)
         {
+            let came = open.answers.iter().filter_map(|one| one.outcome.as_ref().ok());
+            self.len = self.len.saturating_sub(came.map(|reply| reply.body.len()).sum());
             // The thread that asked may have given up.
             let _ = open.tell.try_send(open.answers);
         }
@@ -258,6 +263,7 @@ mod tests {
         }
         let answers = told.try_recv().expect("all have answered");
         assert_eq!(answers.iter().filter(|one| one.outcome.is_ok()).count(), 16);
+        assert_eq!(passing.len, 0, "the next request has all of the room");
     }
 
     #[test]

@@ -78,8 +78,11 @@ fn answer_all(
 ) {
     for Asked { from, seq, request } in asks.iter() {
         if request.is_change() {
-            let path = &request.path;
-            tracing::info!("control: {from} asks this process for {} {path}", request.method);
+            let (path, by) = (&request.path, keyway_base::printable(request.by.as_bytes()));
+            tracing::info!(
+                target: "keyway::event::operator-request",
+                "{by} asks for {} {path} through {from}", request.method
+            );
         }
         let reply = answer_passed(state, &request);
         if answers.send(Answer { to: from, seq, reply }).is_err() {

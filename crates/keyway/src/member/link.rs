@@ -236,7 +236,7 @@ impl Link {
             }
             self.answer();
         }
-        // What is queued goes out first.
+        // Queued answers go out first.
         if self.driver.turn(Duration::ZERO).is_err() {
             return;
         }
@@ -366,8 +366,8 @@ impl Link {
         }
     }
 
-    /// Obeys published decisions. They are on the disk before, unless that fails: a primary that is
-    /// gone is worse than a restart that knows an earlier one.
+    /// Obeys published decisions, then saves them. A primary that is gone is worse than a restart that
+    /// knows an earlier one, and a disk may hang.
     fn on_groups(&mut self, stamp: Stamp, body: &[u8]) {
         let now = clock();
         let Some(published) = PublishedGroups::decode(body) else {
@@ -378,13 +378,13 @@ impl Link {
         let groups = self.about.groups().clone();
         let is_good = match groups.take(&published) {
             Ok(saved) => {
+                groups.obey();
                 if let Some(bytes) = saved
                     && let Err(why) = state_file::write_decisions(&self.state_file, &bytes)
                     && self.repeats.is_news("groups", &why, now)
                 {
                     tracing::error!("control: the decided primaries cannot be saved: {why}");
                 }
-                groups.obey();
                 self.member.observe(groups.seen(), now);
                 true
             }

@@ -1,6 +1,7 @@
 //! The shipped board and alert rules use only metrics and labels that exist, and the rules fire
 //! when they should.
 
+use keyway_control::MemberState;
 use keyway_fleet::GroupState;
 use keyway_metrics::{CATALOGUE, Kind, Label, Metric};
 use keyway_testkit::{
@@ -181,9 +182,18 @@ fn values_that_labels_are_compared_with_occur() {
                 !ADDED.contains(&label.as_str()) && !value.starts_with('$')
             });
             for (label, value) in fixed {
-                if one.name == "keyway_fleet_group_state_info" {
-                    let is_state =
-                        |name: &str| GroupState::ALL.iter().any(|(_, known)| *known == name);
+                let states: Vec<&str> = match one.name.as_str() {
+                    "keyway_fleet_group_state_info" => {
+                        GroupState::ALL.iter().map(|(_, name)| *name).collect()
+                    }
+                    "keyway_fleet_members" => {
+                        MemberState::ALL.iter().map(|(_, name)| *name).collect()
+                    }
+                    _ => Vec::new(),
+                };
+                // This process is no control node.
+                if !states.is_empty() {
+                    let is_state = |name: &str| states.contains(&name);
                     assert!(value.split('|').all(is_state), "{value} in {expression}");
                     continue;
                 }

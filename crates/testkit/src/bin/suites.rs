@@ -36,6 +36,7 @@ const ALONE: &[(&str, &str)] = &[
     ("keyway/bad_input", "a worker with nothing to do takes no processor time"),
     ("keyway/bus_cut", "a dead host is seen within 3.5 s"),
     ("keyway/circuit", "servers that are slow are told from others by how long they take"),
+    ("keyway/groups", "a primary hands over within the second that clients are held for"),
     ("keyway/hedging", "a second server is asked after what reads usually take"),
     ("keyway/latencies", "what took a millisecond and more is counted"),
     ("keyway/replicated_failover", "how long writes fail is bounded"),

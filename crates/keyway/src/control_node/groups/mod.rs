@@ -150,11 +150,11 @@ impl Watchers {
     }
 }
 
-/// Returns the groups of a document. Passwords and certificates in files are read on this host; the
-/// reasons why they cannot be are returned too.
-pub fn of_document(text: &str) -> (Vec<Watched>, Vec<String>) {
+/// Returns the groups of a document; `None` if it cannot be read, as by an older version. Passwords and
+/// certificates in files are read on this host; the reasons why they cannot be are returned too.
+pub fn of_document(text: &str) -> (Option<Vec<Watched>>, Vec<String>) {
     if text.is_empty() {
-        return (Vec::new(), Vec::new());
+        return (Some(Vec::new()), Vec::new());
     }
     let (config, faults) = match Config::load_document("document", text) {
         Ok(config) => (Some(config), Vec::new()),
@@ -163,8 +163,8 @@ pub fn of_document(text: &str) -> (Vec<Watched>, Vec<String>) {
             (Config::check_document("document", text).ok(), faults)
         }
     };
-    let pools = config.iter().flat_map(|config| &config.pools);
-    let groups = pools.filter_map(|pool| {
+    let Some(config) = config else { return (None, faults) };
+    let groups = config.pools.iter().filter_map(|pool| {
         let PoolKindConfig::Replicated(replicated, servers) = &pool.kind else { return None };
         let failover = replicated.failover.as_ref()?;
         let addresses = replicated.discovery.seeds.iter().map(ToString::to_string);
@@ -182,5 +182,5 @@ pub fn of_document(text: &str) -> (Vec<Watched>, Vec<String>) {
     let groups: Vec<Watched> = groups.collect();
     // A document without groups does not need its files here.
     let faults = if groups.is_empty() { Vec::new() } else { faults };
-    (groups, faults)
+    (Some(groups), faults)
 }

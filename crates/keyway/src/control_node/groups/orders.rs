@@ -5,18 +5,17 @@ use super::wire::addresses;
 use keyway_channel::clock;
 use keyway_fleet::Command;
 use keyway_topology::{ConnectedReplica, Endpoint, InfoReplication};
-use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 /// Time for which the primary before holds writes while another one is made. Its clients would
 /// otherwise write what is lost.
 const HOLD_MS: &str = "3000";
 
-/// Longest time for a primary to hand over by FAILOVER, in milliseconds.
-const SWITCH_MS: &str = "5000";
+/// Longest time for a primary to hand over by FAILOVER, in milliseconds. Proxies hold writes for 5 s.
+const SWITCH_MS: &str = "3500";
 
 /// The same until the order is given up: a little more.
-const SWITCH_WITHIN: Duration = Duration::from_millis(6500);
+const SWITCH_WITHIN: Duration = Duration::from_millis(4500);
 
 /// Time between two looks at whether a primary has handed over.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -38,7 +37,7 @@ impl Watching {
             Command::Switch { from, to, others } => {
                 self.switch(from, to)?;
                 for other in others {
-                    // One that does not answer is made a replica when it does.
+                    // A server that does not answer becomes a replica when it answers.
                     let _ = self.make_replica(other, to);
                 }
                 Ok(())
@@ -156,11 +155,12 @@ impl Watching {
         }
     }
 
-    /// Waits a little.
+    /// Waits a little. Orders that come meanwhile stay in the queue.
     fn pause(&self) -> Result<(), String> {
-        match self.orders.recv_timeout(LOOK_EVERY) {
-            Err(RecvTimeoutError::Timeout) if !self.is_over() => Ok(()),
-            _ => Err("this control node leads no more".to_owned()),
+        std::thread::park_timeout(LOOK_EVERY);
+        match self.is_over() {
+            false => Ok(()),
+            true => Err("this control node leads no more".to_owned()),
         }
     }
 }
