@@ -12,7 +12,7 @@ use keyway_users::{Operator, Role};
 use std::path::Path;
 
 /// The least role for each request that is no read; reads need a viewer.
-const CHANGES: [(&str, Role); 13] = [
+const CHANGES: [(&str, Role); 21] = [
     ("POST /servers/restore", Role::Operator),
     ("POST /backends/restore", Role::Operator),
     ("POST /scripts/kill", Role::Operator),
@@ -21,6 +21,14 @@ const CHANGES: [(&str, Role); 13] = [
     ("POST /v1/scripts/kill", Role::Operator),
     ("POST /v1/fleet/document", Role::Operator),
     ("POST /v1/fleet/rollout", Role::Operator),
+    ("POST /v1/fleet/groups/failover", Role::Operator),
+    ("POST /v1/fleet/servers/eject", Role::Operator),
+    ("POST /v1/fleet/servers/restore", Role::Operator),
+    ("POST /v1/fleet/scripts/kill", Role::Operator),
+    ("PUT /v1/fleet/log-level", Role::Admin),
+    ("POST /v1/fleet/drain", Role::Admin),
+    ("POST /v1/fleet/reload", Role::Admin),
+    ("POST /v1/fleet/upgrade", Role::Admin),
     ("PUT /v1/log-level", Role::Admin),
     ("POST /v1/drain", Role::Admin),
     ("POST /v1/reload", Role::Admin),

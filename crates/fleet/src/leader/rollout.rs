@@ -13,7 +13,6 @@ use crate::{
 };
 use keyway_base::Time;
 use keyway_bus::NodeId;
-use std::sync::Arc;
 
 /// An operator's order to a rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

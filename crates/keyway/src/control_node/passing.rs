@@ -189,7 +189,7 @@ mod tests {
     use std::sync::mpsc::sync_channel;
 
     fn targets(there: &[bool]) -> Vec<Target> {
-        let id = |at: usize| format!("z1.p.0.{}", at + 1).parse::<NodeId>();
+        let id = |at: usize| format!("z1.proxy.0.{}", at + 1).parse::<NodeId>();
         let one =
             |(at, is_there): (usize, &bool)| Some(Target { id: id(at).ok()?, is_there: *is_there });
         there.iter().enumerate().filter_map(one).collect()
