@@ -203,7 +203,7 @@ impl Leader {
         let silent = settings.down_after.max(Duration::from_millis(silent));
         let chosen = next.or_else(|| {
             let listed = |address: &str| settings.servers.iter().any(|one| one == address);
-            best(seen, &group.primary, silent).filter(|server| listed(&server.address))
+            best(seen, group, silent).filter(|server| listed(&server.address))
         })?;
         let old = Some(group.primary.clone());
         let phase = Phase::Promoting;
@@ -333,7 +333,7 @@ impl Leader {
         }
         let chosen = match &order.to {
             Some(to) => seen.server(to),
-            None => best(seen, primary, Duration::ZERO),
+            None => best(seen, &group, Duration::ZERO),
         };
         let Some(chosen) = chosen else {
             return refuse(format!("pool {pool} has no replica that can become the primary"));
