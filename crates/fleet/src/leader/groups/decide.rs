@@ -63,11 +63,6 @@ impl Leader {
         (next <= BELIEVED_MAX + 1).then_some(next)
     }
 
-    /// Returns whether members have decisions that the coordinator does not know.
-    pub(super) fn groups_went_back(&self) -> bool {
-        self.decision_count().is_none_or(|count| self.groups.highest > count)
-    }
-
     fn write_step(&mut self, pool: &str, step: Step, (count, modified): (u64, u64)) {
         let key = facts::group_key(pool);
         let as_known = |key: &str| match self.facts.get(key) {
@@ -138,7 +133,7 @@ impl Leader {
         if let Some(step) = pending.and_then(begin) {
             return Some(step);
         }
-        if self.groups_went_back() {
+        if self.is_ahead(pool) {
             return None;
         }
         let Some(group) = group.filter(|group| settings.servers.contains(&group.primary)) else {
@@ -300,7 +295,7 @@ impl Leader {
         let group = self.group(pool);
         let by = Some((order.by.clone(), order.at));
         let why = format!("by order of {}", order.by.name);
-        if self.groups_went_back() || group.is_none() {
+        if self.is_ahead(pool) || group.is_none() {
             // Nothing is decided that counts: the operator says what is right.
             let Some(to) = &order.to else {
                 return refuse(format!(

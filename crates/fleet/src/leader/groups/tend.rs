@@ -51,7 +51,7 @@ impl Leader {
     /// Orders what the servers of a group are to do next. Returns when it is to be looked at again.
     fn command_next(&mut self, settings: &GroupSettings, now: Time) -> Option<Time> {
         let pool = &settings.pool;
-        if self.groups.running.contains_key(pool) || self.groups_went_back() {
+        if self.groups.running.contains_key(pool) || self.is_ahead(pool) {
             return None;
         }
         if let Some(at) = self.groups.again.get(pool).filter(|at| **at > now) {

@@ -150,7 +150,7 @@ impl Leader {
     pub(super) fn group_state(&self, settings: &GroupSettings, now: Time) -> GroupState {
         let pool = &settings.pool;
         let Some(seen) = self.own_view(pool, now) else { return GroupState::Unknown };
-        if self.groups_went_back() {
+        if self.is_ahead(pool) {
             return GroupState::Ahead;
         }
         let group = self.group(pool).filter(|group| settings.servers.contains(&group.primary));
