@@ -183,14 +183,15 @@ impl Leader {
         count: u64,
         now: Time,
     ) -> Option<Step> {
-        let observers = self.groups.observers.get(&settings.pool)?;
-        let verdict = observers.verdict(settings, &group.primary, now);
+        let verdict = self.verdict_of(settings, &group.primary, now);
         if !verdict.is_down {
             return None;
         }
         let why = format!(
             "{} was down for {} of {} observers",
-            group.primary, verdict.down, verdict.observers
+            group.primary,
+            verdict.down,
+            verdict.observers + verdict.absent
         );
         // A server to which it was handing over has everything.
         let next = group.next().and_then(|to| seen.server(to)).filter(|server| server.is_primary());
@@ -246,10 +247,7 @@ impl Leader {
                 Group { epoch: count, primary: to.clone(), phase: Phase::Settled, ..group };
             return Step::of(settled, Note::FailedOver(pool.clone(), to.clone()));
         }
-        let is_lost = || {
-            let observers = self.groups.observers.get(pool);
-            observers.is_some_and(|all| all.verdict(settings, to, now).is_down)
-        };
+        let is_lost = || self.verdict_of(settings, to, now).is_down;
         let goes_back = match (is_primary(from), reached(from), reached(to)) {
             (true, ..) => true,
             // Somebody else has changed the servers. They are corrected as those of any group.

@@ -15,8 +15,10 @@ pub use view::{GroupState, GroupView, ServerView};
 use super::{Action, ApplyFault, Leader, OrderId, Place};
 use crate::audit::Author;
 use crate::facts::{self, DECISIONS, GROUPS};
-use crate::groups::{Group, GroupSeen, GroupSettings, Observers, PublishedGroups};
-use crate::limits::{BELIEVED_MAX, GROUP_NAME_LEN_MAX, GROUPS_MAX, ORDERS_MAX, SERVERS_MAX};
+use crate::groups::{Group, GroupSeen, GroupSettings, Observers, PublishedGroups, Users, Verdict};
+use crate::limits::{
+    ABSENT_MAX, BELIEVED_MAX, GROUP_NAME_LEN_MAX, GROUPS_MAX, ORDERS_MAX, SERVERS_MAX, USERS_EVERY,
+};
 use crate::{Fact, Note, Version};
 use keyway_base::Time;
 use keyway_bus::NodeId;
@@ -64,6 +66,9 @@ pub(super) struct Groups {
     /// `None` until the owner has read the document.
     settings: Option<BTreeMap<String, GroupSettings>>,
     observers: BTreeMap<String, Observers>,
+    /// The members that use each pool, and when that was looked at.
+    users: BTreeMap<String, Users>,
+    users_at: Option<Time>,
     published: Option<(PublishedGroups, Time)>,
     /// The number of the order that the servers of a pool are carrying out.
     running: BTreeMap<String, u64>,
@@ -172,6 +177,7 @@ impl Leader {
         self.groups.ahead.retain(|pool, _| settings.contains_key(pool));
         if matches!(self.place, Place::Leads { .. }) {
             self.groups.settings = Some(settings);
+            self.groups.users_at = None;
             // A thread that the owner has ended answers no order.
             self.groups.running.clear();
             self.groups.urge();
@@ -185,6 +191,36 @@ impl Leader {
             self.take_views(self.me.node, vec![seen], now);
             self.decide(now);
         }
+    }
+
+    /// Looks at which members use each group, from time to time.
+    fn follow_users(&mut self, now: Time) {
+        if self.groups.users_at.is_some_and(|at| now.since(at) < USERS_EVERY) {
+            return;
+        }
+        let Some(settings) = &self.groups.settings else { return };
+        let mut all: BTreeMap<String, Users> = BTreeMap::new();
+        for (id, known) in self.roster.members() {
+            let until = known.silent_since.map(|since| since + ABSENT_MAX);
+            if until.is_some_and(|until| until <= now) {
+                continue;
+            }
+            let pools = known.report.about.pools.iter();
+            for pool in pools.filter(|pool| settings.contains_key(*pool)) {
+                all.entry(pool.clone()).or_default().insert(id, until);
+            }
+        }
+        (self.groups.users, self.groups.users_at) = (all, Some(now));
+    }
+
+    /// Returns the verdict of the observers of a group about a server.
+    fn verdict_of(&self, settings: &GroupSettings, address: &str, now: Time) -> Verdict {
+        let Some(observers) = self.groups.observers.get(&settings.pool) else {
+            return Verdict::default();
+        };
+        let none = Users::new();
+        let users = self.groups.users.get(&settings.pool).unwrap_or(&none);
+        observers.verdict(settings, address, users, now)
     }
 
     /// Takes what an observer sees of groups.
