@@ -8,6 +8,8 @@
 
 mod decide;
 mod tend;
+#[cfg(test)]
+mod tests;
 mod view;
 
 pub use view::{GroupState, GroupView, ServerView};
@@ -152,6 +154,8 @@ impl Groups {
 
     pub fn forget(&mut self, id: NodeId) {
         self.observers.values_mut().for_each(|observers| observers.forget(id));
+        // It counts as one that does not agree from now on.
+        self.users_at = None;
     }
 }
 

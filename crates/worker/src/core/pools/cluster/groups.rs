@@ -247,12 +247,7 @@ impl Core {
     }
 
     /// Learns the primary that was elected while this decision counted. Returns whether it still does.
-    fn learn_elected(
-        &self,
-        pool: u16,
-        view: &GroupView,
-        decided: Option<&DecidedPrimary>,
-    ) -> bool {
+    fn learn_elected(&self, pool: u16, view: &GroupView, decided: Option<&DecidedPrimary>) -> bool {
         let Some(state) = self.plane.cluster_state(pool) else { return true };
         let by = Speaker { server: 0, of: 1, times: EARLIER_TIMES };
         let learned = state.shared.learn_chosen(view, decided, by, self.plane.clock.now);
