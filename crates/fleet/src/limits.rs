@@ -117,6 +117,15 @@ pub const SEEN_EVERY: Duration = Duration::from_secs(1);
 /// Age from which a view of an observer counts for nothing: a few times [`SEEN_EVERY`].
 pub const VIEW_FRESH: Duration = Duration::from_secs(4);
 
+/// Time for which a silent member counts as an observer that does not agree. A shorter time lets a
+/// leader that is cut off from most members decide alone; a longer one keeps control from failing over
+/// when many members were shut down.
+pub const ABSENT_MAX: Duration = Duration::from_secs(600);
+
+/// Time between two looks at which members use a group. With a shorter one a thousand members cost the
+/// leader more.
+pub const USERS_EVERY: Duration = Duration::from_secs(1);
+
 /// Time between two orders to the servers of a group that have not had their effect.
 pub const COMMAND_AGAIN: Duration = Duration::from_millis(500);
 

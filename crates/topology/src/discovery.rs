@@ -65,7 +65,7 @@ pub struct ReplicatedPool {
 pub struct FailoverPolicy {
     /// Time without an answer after which a server is down for an observer.
     pub down_after: Duration,
-    /// Observers for which a primary must be down. `None`: the majority of those that report.
+    /// Observers for which a primary must be down. `None`: the majority of all.
     pub quorum: Option<u32>,
 }
 

@@ -16,8 +16,8 @@ pub(crate) static GROUP_FAILOVER: Table = Table {
         key(
             "quorum",
             Count { min: 1, max: 4096 },
-            Unset("the majority of the observers that report"),
-            "Observers for which the primary must be down. They must be more than those that it answers, and of two zones if observers of two zones report.",
+            Unset("the majority of all observers, also of silent ones"),
+            "Observers for which the primary must be down. They must be more than those that it answers, and of two zones if there are observers in two zones. With this key silent observers, and their zones, count for nothing.",
         ),
     ],
 };

@@ -17,7 +17,7 @@ mod published;
 pub use published::{Decided, DecisionRefusal, Decisions, PublishedGroups};
 
 pub(crate) use choose::{best, fitness};
-pub(crate) use observers::Observers;
+pub(crate) use observers::{Observers, Users, Verdict};
 
 use crate::limits::{GROUP_NAME_LEN_MAX, GROUPS_MAX, SERVERS_MAX, WHY_LEN_MAX};
 use crate::report::cut;
@@ -36,7 +36,7 @@ pub struct GroupSettings {
     pub servers: Vec<String>,
     /// Time without an answer after which a server is down for an observer.
     pub down_after: Duration,
-    /// Observers for which the primary must be down. `None`: the majority of those that report.
+    /// Observers for which the primary must be down. `None`: the majority of all that control knows.
     pub quorum: Option<u32>,
 }
 

@@ -26,11 +26,16 @@ impl View {
     }
 }
 
+/// The members that use a group, as far as control knows, and until when a silent one counts.
+pub(crate) type Users = BTreeMap<NodeId, Option<Time>>;
+
 /// The verdict of the observers about a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Verdict {
     /// Observers with a fresh view.
     pub observers: u32,
+    /// Members that use the group, and whose view is missing.
+    pub absent: u32,
     /// Observers for which the server is down.
     pub down: u32,
     /// Observers that the server answers.
@@ -70,8 +75,16 @@ impl Observers {
     /// Returns the verdict about a server.
     ///
     /// The server is down if it is down for a quorum, and for more observers than it answers. Where
-    /// observers of several zones report, it must be down in two zones.
-    pub fn verdict(&self, settings: &GroupSettings, address: &str, now: Time) -> Verdict {
+    /// there are observers in several zones, it must be down in two zones. A user of the group whose
+    /// view is missing is an observer that does not agree, unless the document says the quorum: so a
+    /// minority that is cut off from the others does not decide.
+    pub fn verdict(
+        &self,
+        settings: &GroupSettings,
+        address: &str,
+        users: &Users,
+        now: Time,
+    ) -> Verdict {
         let (mut verdict, mut zones, mut down_zones) =
             (Verdict::default(), BTreeSet::new(), BTreeSet::new());
         for (id, view) in self.views.iter().filter(|(_, view)| view.is_fresh(now)) {
@@ -90,7 +103,16 @@ impl Observers {
                 }
             }
         }
-        let quorum = settings.quorum.unwrap_or(verdict.observers / 2 + 1);
+        let counts = |until: &Option<Time>| until.is_none_or(|until| now < until);
+        let sees = |id| self.fresh(id, now).is_some_and(|seen| seen.server(address).is_some());
+        for (id, _) in users.iter().filter(|(id, until)| counts(until) && !sees(**id)) {
+            verdict.absent += 1;
+            if settings.quorum.is_none() {
+                zones.insert(id.zone());
+            }
+        }
+        let all = verdict.observers + verdict.absent;
+        let quorum = settings.quorum.unwrap_or(all / 2 + 1);
         verdict.is_down = verdict.down >= quorum.max(1)
             && verdict.down > verdict.up
             && (zones.len() < 2 || down_zones.len() >= 2);
@@ -123,7 +145,7 @@ mod tests {
             let id = NodeId::of(*zone, 1, 0, nth as u64).unwrap();
             observers.take(id, seen(*silent_ms), Time(0));
         }
-        observers.verdict(&settings(quorum), "p:1", Time(0))
+        observers.verdict(&settings(quorum), "p:1", &Users::new(), Time(0))
     }
 
     #[test]
@@ -145,8 +167,38 @@ mod tests {
     fn a_view_that_is_old_counts_for_nothing() {
         let mut observers = Observers::default();
         observers.take(NodeId(1), seen(Some(60_000)), Time(0));
-        let at = |time: Duration| observers.verdict(&settings(None), "p:1", Time(0) + time);
+        let at = |time: Duration| {
+            observers.verdict(&settings(None), "p:1", &Users::new(), Time(0) + time)
+        };
         assert!(at(VIEW_FRESH - Duration::from_millis(1)).is_down);
         assert!(!at(VIEW_FRESH).is_down);
+    }
+
+    #[test]
+    fn a_minority_that_is_cut_off_from_the_others_decides_nothing() {
+        let id = |zone, nth| NodeId::of(zone, 1, 0, nth).unwrap();
+        let mut observers = Observers::default();
+        let (long, now) = (seen(Some(60_000)), Time(0) + Duration::from_secs(60));
+        observers.take(id(1, 1), long.clone(), now);
+        let is_down = |observers: &Observers, users: &Users, quorum| {
+            observers.verdict(&settings(quorum), "p:1", users, now).is_down
+        };
+        let user = |zone, nth, until| (id(zone, nth), until);
+        let users = Users::from([user(1, 1, None), user(1, 2, None), user(1, 3, None)]);
+        assert!(is_down(&observers, &Users::new(), None));
+        assert!(!is_down(&observers, &users, None), "it is one of three");
+        assert!(is_down(&observers, &users, Some(1)), "the operator says so");
+        let silent = |until| Users::from([user(1, 1, None), user(1, 2, Some(until))]);
+        assert!(!is_down(&observers, &silent(now + Duration::from_secs(1)), None));
+        assert!(is_down(&observers, &silent(now), None), "it is silent for too long");
+        observers.take(id(1, 2), long.clone(), now);
+        assert!(is_down(&observers, &users, None), "two of three");
+        let mut other_zone = users.clone();
+        other_zone.extend([user(2, 4, None)]);
+        observers.take(id(1, 3), long, now);
+        assert!(!is_down(&observers, &other_zone, None), "the other zone is not heard");
+        assert!(is_down(&observers, &other_zone, Some(3)), "the operator says so");
+        let verdict = observers.verdict(&settings(None), "p:1", &other_zone, now);
+        assert_eq!((verdict.observers, verdict.absent), (3, 1));
     }
 }

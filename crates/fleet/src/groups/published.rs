@@ -34,6 +34,10 @@ pub struct PublishedGroups {
     pub version: Version,
     /// The decisions, by pool.
     pub groups: Vec<Decided>,
+    /// Pools whose latest decision the coordinator has lost. Members keep theirs until an operator
+    /// names the primary.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lost: Vec<String>,
 }
 
 impl PublishedGroups {
@@ -48,7 +52,8 @@ impl PublishedGroups {
             return None;
         }
         let published: PublishedGroups = serde_json::from_slice(bytes).ok()?;
-        (published.groups.len() <= GROUPS_MAX).then_some(published)
+        let is_short = published.groups.len() <= GROUPS_MAX && published.lost.len() <= GROUPS_MAX;
+        is_short.then_some(published)
     }
 
     /// Returns the node of the leader.
@@ -142,7 +147,7 @@ impl Decisions {
     }
 
     /// Takes published decisions. Returns whether something is new: then they are to be saved and
-    /// obeyed.
+    /// obeyed. A decision about a pool that is older than the one that is known changes nothing.
     ///
     /// # Errors
     /// Returns why they are refused. Nothing has changed then.
@@ -154,10 +159,20 @@ impl Decisions {
         if !theirs.covers(ours) {
             return Err(DecisionRefusal::Older { theirs, ours });
         }
-        let named = published.groups.iter().map(|one| (one.pool.clone(), one.clone()));
-        let groups: BTreeMap<String, Decided> = named.collect();
-        let has_any = ours != Version::default();
-        if theirs.revision == ours.revision && has_any && groups != self.groups {
+        let mut groups = BTreeMap::new();
+        for one in &published.groups {
+            let known = self.groups.get(&one.pool).filter(|known| known.epoch > one.epoch);
+            groups.insert(one.pool.clone(), known.unwrap_or(one).clone());
+        }
+        // A removal counts, so a pool that only its publisher lacks was lost.
+        let is_same_count = theirs.revision == ours.revision && ours != Version::default();
+        for (pool, known) in &self.groups {
+            if is_same_count || published.lost.contains(pool) {
+                groups.entry(pool.clone()).or_insert_with(|| known.clone());
+            }
+        }
+        let is_other = |(pool, known): (&String, &Decided)| groups.get(pool) != Some(known);
+        if is_same_count && self.groups.iter().any(is_other) {
             return Err(DecisionRefusal::Differs(theirs));
         }
         let is_new = theirs != ours;
@@ -198,7 +213,7 @@ mod tests {
         };
         let version = Version { epoch, revision };
         let cluster = "prod".to_owned();
-        PublishedGroups { cluster, leader: 1, version, groups: vec![decided] }
+        PublishedGroups { cluster, leader: 1, version, groups: vec![decided], lost: Vec::new() }
     }
 
     #[test]
@@ -226,5 +241,40 @@ mod tests {
             PublishedGroups::decode(&published(1, 1, "b").encode()),
             Some(published(1, 1, "b"))
         );
+    }
+
+    #[test]
+    fn a_decision_about_one_pool_never_brings_back_an_older_one_about_another() {
+        let all = |epoch, revision, pools: &[(&str, u64, &str)], lost: &[&str]| {
+            let decided = |(pool, epoch, primary): &(&str, u64, &str)| Decided {
+                pool: (*pool).to_owned(),
+                epoch: *epoch,
+                primary: (*primary).to_owned(),
+                next: None,
+            };
+            PublishedGroups {
+                groups: pools.iter().map(decided).collect(),
+                lost: lost.iter().map(|pool| (*pool).to_owned()).collect(),
+                ..published(epoch, revision, "")
+            }
+        };
+        let mut decisions = Decisions::new("prod");
+        let primary = |decisions: &Decisions, pool: &str| {
+            decisions.of(pool).map(|decided| decided.primary.clone())
+        };
+        let first = all(1, 9, &[("a", 7, "a2"), ("b", 8, "b2"), ("c", 9, "c2")], &[]);
+        assert_eq!(decisions.take(&first), Ok(true));
+        // The coordinator is that of before, and the primary of pool a is named.
+        let restored = [("a", 10, "a3"), ("b", 2, "b1")];
+        assert_eq!(decisions.take(&all(3, 10, &restored, &["c"])), Ok(true));
+        for (pool, now) in [("a", "a3"), ("b", "b2"), ("c", "c2")] {
+            assert_eq!(primary(&decisions, pool).as_deref(), Some(now));
+        }
+        assert_eq!(decisions.take(&all(4, 10, &restored, &[])), Ok(true), "another leader");
+        assert_eq!(primary(&decisions, "c").as_deref(), Some("c2"));
+        let named = [("a", 10, "a3"), ("b", 11, "b1")];
+        assert_eq!(decisions.take(&all(4, 11, &named, &[])), Ok(true), "pool c is removed");
+        assert_eq!(primary(&decisions, "b").as_deref(), Some("b1"));
+        assert_eq!(primary(&decisions, "c"), None);
     }
 }

@@ -275,7 +275,7 @@ impl GroupsWorld {
         let saved = self.observers[nth].decisions.version();
         let report = Report {
             cluster: CLUSTER.to_owned(),
-            about: About::default(),
+            about: About { pools: vec![POOL.to_owned()], ..About::default() },
             saved: (saved.epoch > 0).then_some(Version { epoch: saved.epoch, revision: 0 }),
             running: None,
             refused: None,
@@ -516,7 +516,8 @@ impl GroupsWorld {
         Ok(())
     }
 
-    /// No fail-over is decided by itself while as many observers see the primary as do not.
+    /// No fail-over is decided by itself while more observers see the primary than do not, nor by a
+    /// minority of the observers that this leader has heard.
     fn check_decision(&mut self, nth: usize, group: &Group) -> Result<(), String> {
         let (Some(old), Phase::Promoting) = (&group.old, &group.phase) else { return Ok(()) };
         if group.why.starts_with("by order") {
@@ -530,12 +531,20 @@ impl GroupsWorld {
         let fresh: Vec<NodeId> = ids.filter(|id| fresh(*id)).collect();
         let sees = |id: &&NodeId| self.servers.is_seen(**id, old, SEEN_FOR, self.now);
         let seeing = fresh.iter().filter(sees).count();
-        match seeing > fresh.len() - seeing {
-            true => Err(self.broken(format!(
+        let blind = fresh.len() - seeing;
+        if seeing > blind {
+            return Err(self.broken(format!(
                 "{old} is replaced, and {seeing} of {} observers see it",
                 fresh.len()
+            )));
+        }
+        // Also an observer that is not heard any more counts.
+        let known = self.heard.keys().filter(|(_, of)| *of == nth).count();
+        match blind * 2 > known {
+            true => Ok(()),
+            false => Err(self.broken(format!(
+                "{old} is replaced by a minority: {blind} of {known} observers do not see it"
             ))),
-            false => Ok(()),
         }
     }
 

@@ -170,4 +170,25 @@ mod tests {
         pool.note_roles(&map, &answers, at(6));
         assert_eq!(pool.seen().unwrap().1[usize::from(first)].silent_since, None);
     }
+
+    #[test]
+    fn a_primary_that_was_chosen_before_a_decision_does_not_replace_the_decided_one() {
+        let pool = pool();
+        assert!(pool.decide(decided(1, None), Time(1)));
+        let before = pool.decided();
+        let others = [2, 3].map(|port| (endpoint(port), NodeHealth::Online));
+        let view = GroupView {
+            group: 0,
+            primary: endpoint(1),
+            epoch: None,
+            replicas: others.into_iter().collect(),
+        };
+        assert!(pool.decide(decided(2, None), Time(2)));
+        let by = Speaker { server: 0, of: 1, times: 1 };
+        assert!(pool.learn_chosen(&view, before.as_ref(), by, Time(3)).is_none());
+        assert_eq!(primary(&pool), Some(endpoint(2)));
+        assert!(pool.decide(decided(1, None), Time(4)));
+        assert!(pool.learn_chosen(&view, before.as_ref(), by, Time(5)).is_some());
+        assert_eq!(primary(&pool), Some(endpoint(1)));
+    }
 }

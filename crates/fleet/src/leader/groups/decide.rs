@@ -63,11 +63,6 @@ impl Leader {
         (next <= BELIEVED_MAX + 1).then_some(next)
     }
 
-    /// Returns whether members have decisions that the coordinator does not know.
-    pub(super) fn groups_went_back(&self) -> bool {
-        self.decision_count().is_none_or(|count| self.groups.highest > count)
-    }
-
     fn write_step(&mut self, pool: &str, step: Step, (count, modified): (u64, u64)) {
         let key = facts::group_key(pool);
         let as_known = |key: &str| match self.facts.get(key) {
@@ -92,11 +87,31 @@ impl Leader {
         self.write(write, Purpose::Group(step.note));
     }
 
-    /// Returns the entry of the audit log for a decision that names another primary.
+    /// Returns the entry of the audit log for a decision that names another primary, for a primary that
+    /// an operator names, and for a hand-over that has failed.
     fn record_of(&self, pool: &str, step: &Step) -> Option<Record> {
-        let (what, from, to, why) = match step.note.as_ref()? {
-            Note::FailoverBegun { from, to, why, .. } => ("fail-over", from, to, why.as_str()),
-            Note::SwitchBegun { from, to, .. } => ("fail-over by hand", from, to, ""),
+        let begins = |what: &str| format!("{what} of pool {pool} begins");
+        let (what, change, why) = match step.note.as_ref()? {
+            Note::FailoverBegun { from, to, why, .. } => {
+                (begins("fail-over"), format!("{from} -> {to}"), why.as_str())
+            }
+            Note::SwitchBegun { from, to, .. } => {
+                (begins("fail-over by hand"), format!("{from} -> {to}"), "")
+            }
+            Note::PrimaryTaken(_, to) if step.by.is_some() => {
+                let group = step.group.as_ref();
+                let change = match group.and_then(|group| group.old.as_ref()) {
+                    Some(old) => format!("{old} -> {to}"),
+                    None => to.clone(),
+                };
+                let why = group.map_or("", |group| group.why.as_str());
+                (format!("the primary of pool {pool} is named"), change, why)
+            }
+            Note::NotSwitched(_, to, why) => {
+                let kept = step.group.as_ref().map_or("", |group| group.primary.as_str());
+                let what = format!("fail-over by hand of pool {pool} has failed");
+                (what, format!("{kept}, and not {to}"), why.as_str())
+            }
             _ => return None,
         };
         let by_itself = || (Author::control(), self.wall_clock);
@@ -104,10 +119,10 @@ impl Leader {
         Some(Record {
             at,
             by,
-            what: format!("{what} of pool {pool} begins"),
+            what,
             before: None,
             after: None,
-            changes: vec![format!("primary of pool {pool}: {from} -> {to}")],
+            changes: vec![format!("primary of pool {pool}: {change}")],
             outcome: AuditOutcome::Done,
             why: why.to_owned(),
             unlisted: 0,
@@ -138,7 +153,7 @@ impl Leader {
         if let Some(step) = pending.and_then(begin) {
             return Some(step);
         }
-        if self.groups_went_back() {
+        if self.is_ahead(pool) {
             return None;
         }
         let Some(group) = group.filter(|group| settings.servers.contains(&group.primary)) else {
@@ -188,14 +203,15 @@ impl Leader {
         count: u64,
         now: Time,
     ) -> Option<Step> {
-        let observers = self.groups.observers.get(&settings.pool)?;
-        let verdict = observers.verdict(settings, &group.primary, now);
+        let verdict = self.verdict_of(settings, &group.primary, now);
         if !verdict.is_down {
             return None;
         }
         let why = format!(
             "{} was down for {} of {} observers",
-            group.primary, verdict.down, verdict.observers
+            group.primary,
+            verdict.down,
+            verdict.observers + verdict.absent
         );
         // A server to which it was handing over has everything.
         let next = group.next().and_then(|to| seen.server(to)).filter(|server| server.is_primary());
@@ -203,7 +219,7 @@ impl Leader {
         let silent = settings.down_after.max(Duration::from_millis(silent));
         let chosen = next.or_else(|| {
             let listed = |address: &str| settings.servers.iter().any(|one| one == address);
-            best(seen, &group.primary, silent).filter(|server| listed(&server.address))
+            best(seen, group, silent).filter(|server| listed(&server.address))
         })?;
         let old = Some(group.primary.clone());
         let phase = Phase::Promoting;
@@ -251,10 +267,7 @@ impl Leader {
                 Group { epoch: count, primary: to.clone(), phase: Phase::Settled, ..group };
             return Step::of(settled, Note::FailedOver(pool.clone(), to.clone()));
         }
-        let is_lost = || {
-            let observers = self.groups.observers.get(pool);
-            observers.is_some_and(|all| all.verdict(settings, to, now).is_down)
-        };
+        let is_lost = || self.verdict_of(settings, to, now).is_down;
         let goes_back = match (is_primary(from), reached(from), reached(to)) {
             (true, ..) => true,
             // Somebody else has changed the servers. They are corrected as those of any group.
@@ -297,27 +310,41 @@ impl Leader {
                 settings.servers.join(", ")
             ));
         }
-        let group = self.group(pool);
+        let stored = self.group(pool);
         let by = Some((order.by.clone(), order.at));
         let why = format!("by order of {}", order.by.name);
-        if self.groups_went_back() || group.is_none() {
-            // Nothing is decided that counts: the operator says what is right.
-            let Some(to) = &order.to else {
-                return refuse(format!(
-                    "no primary of pool {pool} is decided that counts: name one with --to"
-                ));
-            };
-            let server = seen.server(to).filter(|server| server.is_reached());
-            let Some(server) = server else {
+        // The operator says what is right.
+        let name = |to: &String, why: &str| {
+            if !seen.server(to).is_some_and(|server| server.is_reached()) {
                 return refuse(format!("{to} does not answer control"));
+            }
+            let old = stored.as_ref().map(|group| group.primary.clone()).filter(|old| old != to);
+            let decided = Group { old, ..self.decided(count, to, Phase::Promoting, why) };
+            let note = Some(Note::PrimaryTaken(pool.clone(), to.clone()));
+            Ok(Step { group: Some(decided), note, by: by.clone() })
+        };
+        let counts = |group: &&Group| settings.servers.contains(&group.primary);
+        let group = stored.as_ref().filter(counts).filter(|_| !self.is_ahead(pool));
+        let Some(group) = group else {
+            return match &order.to {
+                Some(to) => name(to, &why),
+                None => refuse(format!(
+                    "no primary of pool {pool} is decided that counts: name one with --to"
+                )),
             };
-            let note = Note::PrimaryTaken(pool.clone(), to.clone());
-            let old = group.map(|group| group.primary).filter(|old| *old != server.address);
-            let phase = Phase::Promoting;
-            let decided = Group { old, ..self.decided(count, to, phase, &why) };
-            return Ok(Step { group: Some(decided), note: Some(note), by });
+        };
+        let verdict = self.verdict_of(settings, &group.primary, now);
+        if verdict.is_down {
+            let (down, all) = (verdict.down, verdict.observers + verdict.absent);
+            let is_down = format!("{} was down for {down} of {all} observers", group.primary);
+            return match &order.to {
+                Some(to) if *to != group.primary => name(to, &format!("{why}: {is_down}")),
+                _ => refuse(format!(
+                    "{is_down}: control fails over by itself if a replica can become the primary; \
+                     name another server that answers with --to if none can"
+                )),
+            };
         }
-        let Some(group) = group else { return Err(ApplyFault::Damaged) };
         if group.phase != Phase::Settled {
             return refuse(format!("a fail-over of pool {pool} is going on: wait for its end"));
         }
@@ -333,7 +360,7 @@ impl Leader {
         }
         let chosen = match &order.to {
             Some(to) => seen.server(to),
-            None => best(seen, primary, Duration::ZERO),
+            None => best(seen, group, Duration::ZERO),
         };
         let Some(chosen) = chosen else {
             return refuse(format!("pool {pool} has no replica that can become the primary"));
@@ -354,7 +381,7 @@ impl Leader {
             Ok(_) => {}
         }
         let (from, phase) = (primary.clone(), Phase::Switching { to: to.clone() });
-        let decided = Group { old: group.old, ..self.decided(count, &from, phase, &why) };
+        let decided = Group { old: group.old.clone(), ..self.decided(count, &from, phase, &why) };
         let note = Note::SwitchBegun { pool: pool.clone(), from, to, by: order.by.name.clone() };
         Ok(Step { group: Some(decided), note: Some(note), by })
     }

@@ -8,6 +8,8 @@
 
 mod decide;
 mod tend;
+#[cfg(test)]
+mod tests;
 mod view;
 
 pub use view::{GroupState, GroupView, ServerView};
@@ -15,9 +17,11 @@ pub use view::{GroupState, GroupView, ServerView};
 use super::{Action, ApplyFault, Leader, OrderId, Place};
 use crate::audit::Author;
 use crate::facts::{self, DECISIONS, GROUPS};
-use crate::groups::{Group, GroupSeen, GroupSettings, Observers, PublishedGroups};
-use crate::limits::{BELIEVED_MAX, GROUP_NAME_LEN_MAX, GROUPS_MAX, ORDERS_MAX, SERVERS_MAX};
-use crate::{Note, Version};
+use crate::groups::{Group, GroupSeen, GroupSettings, Observers, PublishedGroups, Users, Verdict};
+use crate::limits::{
+    ABSENT_MAX, BELIEVED_MAX, GROUP_NAME_LEN_MAX, GROUPS_MAX, ORDERS_MAX, SERVERS_MAX, USERS_EVERY,
+};
+use crate::{Fact, Note, Version};
 use keyway_base::Time;
 use keyway_bus::NodeId;
 use std::collections::BTreeMap;
@@ -64,6 +68,9 @@ pub(super) struct Groups {
     /// `None` until the owner has read the document.
     settings: Option<BTreeMap<String, GroupSettings>>,
     observers: BTreeMap<String, Observers>,
+    /// The members that use each pool, and when that was looked at.
+    users: BTreeMap<String, Users>,
+    users_at: Option<Time>,
     published: Option<(PublishedGroups, Time)>,
     /// The number of the order that the servers of a pool are carrying out.
     running: BTreeMap<String, u64>,
@@ -75,8 +82,10 @@ pub(super) struct Groups {
     followed: BTreeMap<(String, String), (String, Time)>,
     next_number: u64,
     pending: BTreeMap<String, Pending>,
-    /// The largest epoch of a decision that members obey.
+    /// The largest epoch of a decision that members obey, about any pool.
     highest: u64,
+    /// The largest epoch of a decision that members obey and the coordinator did not know, by pool.
+    ahead: BTreeMap<String, u64>,
     states: BTreeMap<String, (GroupState, Time)>,
     told: BTreeMap<String, GroupState>,
     due: Option<Time>,
@@ -92,7 +101,8 @@ impl Groups {
     pub fn clear(&mut self) {
         // The outcome of an order of before must not be taken for that of another one.
         let (highest, next_number) = (self.highest, self.next_number);
-        *self = Groups { highest, next_number, ..Groups::default() };
+        let ahead = std::mem::take(&mut self.ahead);
+        *self = Groups { highest, ahead, next_number, ..Groups::default() };
     }
 
     /// Returns when something is due.
@@ -117,12 +127,24 @@ impl Groups {
         true
     }
 
-    pub fn take(&mut self, from: NodeId, groups: Vec<GroupSeen>, now: Time) {
+    /// Takes the views of an observer. `stored` returns the epoch of what the coordinator knows of a
+    /// pool.
+    pub fn take(
+        &mut self,
+        from: NodeId,
+        groups: Vec<GroupSeen>,
+        stored: impl Fn(&str) -> u64,
+        now: Time,
+    ) {
         for seen in groups {
+            let known = self.settings.as_ref().is_some_and(|all| all.contains_key(&seen.pool));
             if seen.epoch <= BELIEVED_MAX {
                 self.highest = self.highest.max(seen.epoch);
+                if known && seen.epoch > stored(&seen.pool) {
+                    let ahead = self.ahead.entry(seen.pool.clone()).or_default();
+                    *ahead = seen.epoch.max(*ahead);
+                }
             }
-            let known = self.settings.as_ref().is_some_and(|all| all.contains_key(&seen.pool));
             if known {
                 self.has_views = true;
                 self.observers.entry(seen.pool.clone()).or_default().take(from, seen, now);
@@ -132,6 +154,8 @@ impl Groups {
 
     pub fn forget(&mut self, id: NodeId) {
         self.observers.values_mut().for_each(|observers| observers.forget(id));
+        // It counts as one that does not agree from now on.
+        self.users_at = None;
     }
 }
 
@@ -143,6 +167,10 @@ fn is_fit(group: &GroupSettings) -> bool {
         && group.servers.len() <= SERVERS_MAX
 }
 
+fn stored_in(facts: &BTreeMap<String, Fact>, pool: &str) -> Option<Group> {
+    Group::decode(&facts.get(&facts::group_key(pool))?.value)
+}
+
 impl Leader {
     /// Takes the groups of the current document. A group that it lacks is forgotten, also in the
     /// coordinator. Groups past [`GROUPS_MAX`] are not watched.
@@ -150,8 +178,10 @@ impl Leader {
         let fit = groups.into_iter().filter(is_fit).take(GROUPS_MAX);
         let settings: BTreeMap<_, _> = fit.map(|group| (group.pool.clone(), group)).collect();
         self.groups.observers.retain(|pool, _| settings.contains_key(pool));
+        self.groups.ahead.retain(|pool, _| settings.contains_key(pool));
         if matches!(self.place, Place::Leads { .. }) {
             self.groups.settings = Some(settings);
+            self.groups.users_at = None;
             // A thread that the owner has ended answers no order.
             self.groups.running.clear();
             self.groups.urge();
@@ -162,9 +192,47 @@ impl Leader {
     /// Takes what this node sees of a group by itself.
     pub fn probed(&mut self, seen: GroupSeen, now: Time) {
         if matches!(self.place, Place::Leads { .. }) {
-            self.groups.take(self.me.node, vec![seen], now);
+            self.take_views(self.me.node, vec![seen], now);
             self.decide(now);
         }
+    }
+
+    /// Looks at which members use each group, from time to time.
+    fn follow_users(&mut self, now: Time) {
+        if self.groups.users_at.is_some_and(|at| now.since(at) < USERS_EVERY) {
+            return;
+        }
+        let Some(settings) = &self.groups.settings else { return };
+        let mut all: BTreeMap<String, Users> = BTreeMap::new();
+        for (id, known) in self.roster.members() {
+            let until = known.silent_since.map(|since| since + ABSENT_MAX);
+            if until.is_some_and(|until| until <= now) {
+                continue;
+            }
+            let pools = known.report.about.pools.iter();
+            for pool in pools.filter(|pool| settings.contains_key(*pool)) {
+                all.entry(pool.clone()).or_default().insert(id, until);
+            }
+        }
+        (self.groups.users, self.groups.users_at) = (all, Some(now));
+    }
+
+    /// Returns the verdict of the observers of a group about a server.
+    fn verdict_of(&self, settings: &GroupSettings, address: &str, now: Time) -> Verdict {
+        let Some(observers) = self.groups.observers.get(&settings.pool) else {
+            return Verdict::default();
+        };
+        let none = Users::new();
+        let users = self.groups.users.get(&settings.pool).unwrap_or(&none);
+        observers.verdict(settings, address, users, now)
+    }
+
+    /// Takes what an observer sees of groups.
+    pub(super) fn take_views(&mut self, from: NodeId, seen: Vec<GroupSeen>, now: Time) {
+        let (facts, count) = (&self.facts, self.decision_count().unwrap_or(0));
+        // What is not decided is so since the latest decision at most: that may have removed it.
+        let stored = |pool: &str| stored_in(facts, pool).map_or(count, |group| group.epoch);
+        self.groups.take(from, seen, stored, now);
     }
 
     /// Takes the outcome of [`super::Action::Command`].
@@ -232,7 +300,14 @@ impl Leader {
 
     /// Returns a group of the coordinator; `None` if it is not decided or is damaged.
     pub(super) fn group(&self, pool: &str) -> Option<Group> {
-        Group::decode(&self.facts.get(&facts::group_key(pool))?.value)
+        stored_in(&self.facts, pool)
+    }
+
+    /// Returns whether members have a decision about a pool that the coordinator does not know.
+    pub(super) fn is_ahead(&self, pool: &str) -> bool {
+        let stored = self.group(pool).map_or(0, |group| group.epoch);
+        let is_ahead = self.groups.ahead.get(pool).is_some_and(|epoch| *epoch > stored);
+        is_ahead || self.decision_count().is_none()
     }
 
     /// Returns all groups of the coordinator, by pool.
@@ -255,9 +330,13 @@ impl Leader {
         if known.is_some_and(|known| known == version || !version.covers(known)) {
             return;
         }
-        let groups = self.stored_groups().map(|(pool, group)| group.decided(pool)).collect();
+        // An older decision than that of others is of no use to a member that has none.
+        let current = self.stored_groups().filter(|(pool, _)| !self.is_ahead(pool));
+        let groups = current.map(|(pool, group)| group.decided(pool)).collect();
+        let lost = self.groups.ahead.keys().filter(|pool| self.is_ahead(pool));
+        let lost = lost.take(GROUPS_MAX).cloned().collect();
         let (cluster, leader) = (self.me.cluster.clone(), self.me.node.0);
-        let published = PublishedGroups { cluster, leader, version, groups };
+        let published = PublishedGroups { cluster, leader, version, groups, lost };
         self.groups.published = Some((published.clone(), now));
         self.actions.push_back(Action::PublishGroups(published));
     }

@@ -26,6 +26,7 @@ const TELL_AGAIN: Duration = Duration::from_secs(60);
 impl Leader {
     /// Orders what the servers of groups are to do, answers orders, and tells states.
     pub(in crate::leader) fn tend_groups(&mut self, leader: &LeaderFact, now: Time) {
+        self.follow_users(now);
         self.answer_failovers(leader, now);
         let settings = self.groups.settings.clone().unwrap_or_default();
         let mut due: Option<Time> = None;
@@ -36,9 +37,8 @@ impl Leader {
             }
             self.tell_state(group, now);
             let primary = self.group(pool).map(|group| group.primary);
-            let observers = self.groups.observers.get(pool);
-            if let Some((observers, primary)) = observers.zip(primary) {
-                observers.verdict(group, &primary, now).due.into_iter().for_each(&mut note);
+            if let Some(primary) = primary {
+                self.verdict_of(group, &primary, now).due.into_iter().for_each(&mut note);
             }
         }
         self.groups.pending.values().for_each(|pending| note(pending.until));
@@ -51,7 +51,7 @@ impl Leader {
     /// Orders what the servers of a group are to do next. Returns when it is to be looked at again.
     fn command_next(&mut self, settings: &GroupSettings, now: Time) -> Option<Time> {
         let pool = &settings.pool;
-        if self.groups.running.contains_key(pool) || self.groups_went_back() {
+        if self.groups.running.contains_key(pool) || self.is_ahead(pool) {
             return None;
         }
         if let Some(at) = self.groups.again.get(pool).filter(|at| **at > now) {

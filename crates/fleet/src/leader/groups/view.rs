@@ -132,9 +132,7 @@ impl Leader {
         let server = |address: &String| {
             let unknown = ServerSeen { address: address.clone(), silent_ms: Some(0), role: None };
             let seen = seen.and_then(|seen| seen.server(address)).cloned().unwrap_or(unknown);
-            let observers = self.groups.observers.get(pool);
-            let verdict =
-                observers.map(|all| all.verdict(settings, address, now)).unwrap_or_default();
+            let verdict = self.verdict_of(settings, address, now);
             let lag = primary.zip(seen.offset()).map(|(all, own)| all.saturating_sub(own));
             ServerView { seen, lag, observers: verdict.observers, down: verdict.down }
         };
@@ -150,7 +148,7 @@ impl Leader {
     pub(super) fn group_state(&self, settings: &GroupSettings, now: Time) -> GroupState {
         let pool = &settings.pool;
         let Some(seen) = self.own_view(pool, now) else { return GroupState::Unknown };
-        if self.groups_went_back() {
+        if self.is_ahead(pool) {
             return GroupState::Ahead;
         }
         let group = self.group(pool).filter(|group| settings.servers.contains(&group.primary));
@@ -158,8 +156,7 @@ impl Leader {
         if group.phase != Phase::Settled {
             return GroupState::FailingOver;
         }
-        let observers = self.groups.observers.get(pool);
-        if observers.is_some_and(|all| all.verdict(settings, &group.primary, now).is_down) {
+        if self.verdict_of(settings, &group.primary, now).is_down {
             return GroupState::PrimaryDown;
         }
         if !seen.server(&group.primary).is_some_and(|server| server.is_primary()) {

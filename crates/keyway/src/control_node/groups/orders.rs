@@ -52,8 +52,9 @@ impl Watching {
         others: &[String],
     ) -> Result<(), String> {
         let new = self.find(primary)?;
-        if let Some(old) = old.and_then(|old| self.find(old).ok()) {
-            // It is gone most of the time.
+        // One that is gone would hold up the promotion.
+        let is_reached = |nth: &usize| self.servers.get(*nth).is_some_and(|it| it.is_reached);
+        if let Some(old) = old.and_then(|old| self.find(old).ok()).filter(is_reached) {
             let _ = self.order(old, &["CLIENT", "PAUSE", HOLD_MS, "WRITE"], ANSWER_WITHIN);
         }
         self.order(new, &["REPLICAOF", "NO", "ONE"], ORDER_WITHIN)?;

@@ -25,6 +25,8 @@ pub(super) struct Server {
     endpoint: Option<Endpoint>,
     wire: Option<Wire>,
     answered: Time,
+    /// True if it has answered the latest question.
+    pub is_reached: bool,
     role: Option<RoleSeen>,
 }
 
@@ -49,6 +51,7 @@ impl Watching {
             endpoint: address.parse().ok(),
             wire: None,
             answered: clock(),
+            is_reached: true,
             role: None,
         };
         let servers = watched.settings.servers.iter().map(server).collect();
@@ -94,6 +97,8 @@ impl Watching {
             // Of a server that loads its data clients get nothing.
             let is_loading = matches!(&told, Some(Ok(told)) if told.is_loading);
             let is_reached = told.is_some() && !is_loading;
+            // One that loads its data refuses writes by itself.
+            server.is_reached = is_reached;
             if is_reached {
                 server.answered = now;
             }

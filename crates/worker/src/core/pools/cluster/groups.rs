@@ -2,7 +2,7 @@
 //! primary or, where there are no sentinels, all servers.
 
 use super::discover::tell_changes;
-use crate::cluster::{Speaker, Telling, ViewUpdate};
+use crate::cluster::{DecidedPrimary, Speaker, Telling, ViewUpdate};
 use crate::core::pools::FoundState;
 use crate::core::pools::cluster::state::About;
 use crate::core::pools::cluster::state::Told;
@@ -134,13 +134,15 @@ impl Core {
         if shared.sentinels().is_none() {
             shared.note_roles(&state.map, &told.roles, self.plane.clock.now);
             self.tell_rivals(pool, &told.roles);
-            match self.elect(pool, &told.roles) {
-                Some(view) => self.learn_group(pool, 0, &view),
-                None => {
-                    self.note_no_primary(pool, &told);
-                    return self.plane.note_unanswered(pool);
-                }
+            let decided = shared.decided();
+            let Some(view) = self.elect(pool, &told.roles) else {
+                self.note_no_primary(pool, &told);
+                return self.plane.note_unanswered(pool);
             };
+            if !self.learn_elected(pool, &view, decided.as_ref()) {
+                // The next answers tell of the servers for the decision that counts now.
+                shared.ask_again();
+            }
         } else if told.known.is_empty() {
             return self.plane.note_unanswered(pool);
         }
@@ -242,6 +244,21 @@ impl Core {
                 true
             }
         }
+    }
+
+    /// Learns the primary that was elected while this decision counted. Returns whether it still does.
+    fn learn_elected(&self, pool: u16, view: &GroupView, decided: Option<&DecidedPrimary>) -> bool {
+        let Some(state) = self.plane.cluster_state(pool) else { return true };
+        let by = Speaker { server: 0, of: 1, times: EARLIER_TIMES };
+        let learned = state.shared.learn_chosen(view, decided, by, self.plane.clock.now);
+        match learned {
+            None => return false,
+            Some(ViewUpdate::New(learned)) => {
+                tell_changes(&self.plane.plan.pools[usize::from(pool)].name, &learned);
+            }
+            Some(ViewUpdate::Same | ViewUpdate::Stale) => {}
+        }
+        true
     }
 
     /// Returns how many sentinels a pool has, or 1 without sentinels.
