@@ -25,6 +25,12 @@ use std::time::Duration;
 /// Longest wait for the node's thread, which answers within milliseconds.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
+/// Time between two looks for a revision that an operator has seen.
+const HEARD_EVERY: Duration = Duration::from_millis(50);
+
+/// Number of these looks: for a second.
+const HEARD_TRIES: u32 = 20;
+
 /// Longest wait for a document to be stored: longer than the coordinator takes for a transaction
 /// and a listing.
 const STORED_WITHIN: Duration = Duration::from_secs(15);
@@ -228,6 +234,20 @@ impl Asking {
         }
     }
 
+    /// Returns the current revision. An operator may have seen a later one than this node has heard of:
+    /// the coordinator tells of a transaction a moment after it is done. It is waited for a little.
+    fn revision_from(&self, seen: Option<u64>) -> Result<u64, String> {
+        let mut revision = FleetApi::fleet(self)?.revision;
+        for _ in 0..HEARD_TRIES {
+            if seen.is_none_or(|seen| seen <= revision) {
+                break;
+            }
+            std::thread::park_timeout(HEARD_EVERY);
+            revision = FleetApi::fleet(self)?.revision;
+        }
+        Ok(revision)
+    }
+
     /// Checks that the rollout changes only pools that an operator may change. Returns its revision.
     fn check_rollout(&self, by: &Caller) -> Result<u64, ApplyRefusal> {
         let rollout = FleetApi::rollout(self).map_err(ApplyRefusal::Unavailable)?;
@@ -304,8 +324,8 @@ impl FleetApi for Asking {
     }
 
     fn apply(&self, order: &ApplyOrder<'_>) -> Result<AppliedStatus, ApplyRefusal> {
+        let revision = self.revision_from(order.base).map_err(ApplyRefusal::Unavailable)?;
         let stored = self.stored().map_err(ApplyRefusal::Unavailable)?;
-        let revision = FleetApi::fleet(self).map_err(ApplyRefusal::Unavailable)?.revision;
         let of = |revision: u64| {
             let found = stored.iter().find(|one| one.revision == revision);
             found.map(|found| Arc::clone(&found.text))

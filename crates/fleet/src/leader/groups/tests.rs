@@ -154,8 +154,9 @@ impl World {
 
     /// Returns the text of the latest entry of the audit log.
     fn audited(&self) -> String {
-        let entries = self.facts.iter().filter(|(key, _)| key.starts_with(crate::audit::ENTRIES));
-        let last = entries.last().map(|(_, fact)| fact.value.to_vec()).unwrap_or_default();
+        let mut entries =
+            self.facts.iter().filter(|(key, _)| key.starts_with(crate::audit::ENTRIES));
+        let last = entries.next_back().map(|(_, fact)| fact.value.to_vec()).unwrap_or_default();
         String::from_utf8(last).unwrap()
     }
 
