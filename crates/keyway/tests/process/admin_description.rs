@@ -124,8 +124,8 @@ fn operations() -> Vec<(String, String, bool)> {
             let content = &operation["requestBody"]["content"]["application/json"]["schema"];
             let body = match (content, path.as_str()) {
                 (Json::Null, _) => String::new(),
-                (_, "/v1/log-level") => "{\"level\": \"debug\"}".to_owned(),
-                (_, "/v1/drain") => "{\"then\": \"wait\"}".to_owned(),
+                (_, "/v1/log-level" | "/v1/fleet/log-level") => "{\"level\": \"debug\"}".to_owned(),
+                (_, "/v1/drain" | "/v1/fleet/drain") => "{\"then\": \"wait\"}".to_owned(),
                 (schema, _) => resolved(&description, schema)["examples"][0].to_string(),
             };
             assert_ne!(body, "null", "{path} has an example");
