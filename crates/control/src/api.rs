@@ -209,20 +209,20 @@ pub(crate) fn need(method: &Method, path: &str) -> Need {
 /// Returns whether an answer may take seconds: a reload waits for every worker, an upgrade for a
 /// reload before it, and what is of members for the slowest of them.
 pub(crate) fn takes_long(method: &Method, path: &str) -> bool {
-    let is_of_members = |(_, known, resource): &(Method, &str, Resource)| {
-        *known == path && matches!(resource, Resource::OfMembers(_))
-    };
-    ROUTES.iter().any(is_of_members)
+    is_of_members(path)
         || method == Method::POST
             && matches!(path, "/v1/reload" | "/v1/upgrade" | DOCUMENT | ROLLOUT | FAILOVER)
 }
 
 /// Returns whether members answer a request, which changes nothing.
 pub(crate) fn reads_members(method: &Method, path: &str) -> bool {
-    let is_of_members = |(_, known, resource): &(Method, &str, Resource)| {
-        *known == path && matches!(resource, Resource::OfMembers(_))
-    };
-    matches!(*method, Method::GET | Method::HEAD) && ROUTES.iter().any(is_of_members)
+    matches!(*method, Method::GET | Method::HEAD) && is_of_members(path)
+}
+
+fn is_of_members(path: &str) -> bool {
+    ROUTES
+        .iter()
+        .any(|(_, known, resource)| *known == path && matches!(resource, Resource::OfMembers(_)))
 }
 
 /// Returns whether what has this path takes parameters.

@@ -235,15 +235,17 @@ pub(crate) fn answer(
     if request.is_change() {
         api::check_body(&request.path, call)?;
     }
+    let has_limit =
+        matches!(resource, OfMembers::Connections | OfMembers::SlowLog | OfMembers::HotKeys);
+    let (_, limit) = api::pool_and_limit(if has_limit { &request.query } else { "" })?;
     let answers = fleet.pass_on(&selection, &request, call.caller).map_err(refused)?;
-    let limit = || api::pool_and_limit(&request.query).map(|(_, limit)| limit);
     let whole = match resource {
         OfMembers::Status => sums::status(&answers),
         OfMembers::Pools => sums::pools(&answers),
         OfMembers::Servers => sums::servers(&answers),
-        OfMembers::Connections => sums::connections(&answers, limit()?),
-        OfMembers::SlowLog => sums::slow_log(&answers, limit()?),
-        OfMembers::HotKeys => sums::hot_keys(&answers, limit()?),
+        OfMembers::Connections => sums::connections(&answers, limit),
+        OfMembers::SlowLog => sums::slow_log(&answers, limit),
+        OfMembers::HotKeys => sums::hot_keys(&answers, limit),
         OfMembers::Config => sums::each(&answers),
         OfMembers::Page | OfMembers::ChangeOfPool | OfMembers::Change | OfMembers::NamedChange => {
             let changed = sums::changed(&answers);

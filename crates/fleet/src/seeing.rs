@@ -5,7 +5,7 @@ use crate::limits::SEEN_EVERY;
 use crate::{GroupSeen, ServerSeen};
 use keyway_base::Time;
 
-/// What a member sees of its groups.
+/// A member's view of its groups.
 #[derive(Debug, Default)]
 pub(crate) struct Seeing {
     latest: Vec<GroupSeen>,

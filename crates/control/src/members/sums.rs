@@ -11,9 +11,17 @@ use std::collections::BTreeMap;
 /// Longest reason of a member that is repeated, in characters.
 const WHY_LEN_MAX: usize = 1000;
 
-/// Returns the answers that are JSON of a good status.
-fn good(answers: &[MemberAnswer]) -> impl Iterator<Item = (&MemberAnswer, Value)> {
-    answers.iter().filter_map(|one| Some((one, read(one).ok()?)))
+/// Reads all answers. Returns those that are JSON of a good status, and the members that have not
+/// answered so, with the reason.
+fn read_all(answers: &[MemberAnswer]) -> (Vec<(&MemberAnswer, Value)>, Vec<Value>) {
+    let (mut good, mut missing) = (Vec::new(), Vec::new());
+    for one in answers {
+        match read(one) {
+            Ok(value) => good.push((one, value)),
+            Err(why) => missing.push(json!({"member": one.id, "zone": one.zone, "why": why})),
+        }
+    }
+    (good, missing)
 }
 
 /// Reads an answer.
@@ -36,15 +44,6 @@ fn why(reply: &MemberReply, value: &Value) -> String {
         true => format!("it answers with HTTP status {}", reply.status),
         false => words.join("; ").chars().take(WHY_LEN_MAX).collect(),
     }
-}
-
-/// Returns the members that have not answered, and why.
-fn missing(answers: &[MemberAnswer]) -> Value {
-    let left_out = answers.iter().filter_map(|one| {
-        let why = read(one).err()?;
-        Some(json!({"member": one.id, "zone": one.zone, "why": why}))
-    });
-    left_out.collect()
 }
 
 fn list(value: &Value) -> &[Value] {
@@ -99,9 +98,10 @@ impl Sum {
 
 /// Returns the status of all, of each zone and of each member.
 pub(super) fn status(answers: &[MemberAnswer]) -> Value {
+    let (good, missing) = read_all(answers);
     let (mut all, mut zones) = (Sum::default(), BTreeMap::<u64, Sum>::new());
     let (mut versions, mut each) = (BTreeMap::<String, u64>::new(), Vec::new());
-    for (of, status) in good(answers) {
+    for (of, status) in good {
         all.add(&status);
         zones.entry(of.zone).or_default().add(&status);
         *versions.entry(text(&status, "version").to_owned()).or_default() += 1;
@@ -116,7 +116,7 @@ pub(super) fn status(answers: &[MemberAnswer]) -> Value {
     whole.insert("versions".to_owned(), json!(versions));
     whole.insert("zones".to_owned(), zones.collect());
     whole.insert("each".to_owned(), each.into());
-    whole.insert("missing".to_owned(), missing(answers));
+    whole.insert("missing".to_owned(), missing.into());
     Value::Object(whole)
 }
 
@@ -179,8 +179,9 @@ impl Servers {
 
 /// Returns every pool with its servers.
 pub(super) fn pools(answers: &[MemberAnswer]) -> Value {
+    let (good, missing) = read_all(answers);
     let mut pools = BTreeMap::<(String, String), (u64, Servers)>::new();
-    for (_, answer) in good(answers) {
+    for (_, answer) in good {
         for pool in list(&answer["pools"]) {
             let key = (text(pool, "name").to_owned(), text(pool, "kind").to_owned());
             let (members, servers) = pools.entry(key).or_default();
@@ -191,42 +192,45 @@ pub(super) fn pools(answers: &[MemberAnswer]) -> Value {
     let pools = pools.into_iter().map(|((name, kind), (members, servers))| {
         json!({"name": name, "kind": kind, "members": members, "servers": servers.into_json()})
     });
-    json!({"pools": pools.collect::<Vec<_>>(), "missing": missing(answers)})
+    json!({"pools": pools.collect::<Vec<_>>(), "missing": missing})
 }
 
 /// Returns every server, of all pools or of one.
 pub(super) fn servers(answers: &[MemberAnswer]) -> Value {
+    let (good, missing) = read_all(answers);
     let mut pools = BTreeMap::<String, Servers>::new();
-    for (_, answer) in good(answers) {
+    for (_, answer) in good {
         for server in list(&answer["servers"]) {
             pools.entry(text(server, "pool").to_owned()).or_default().add(server);
         }
     }
     let all = pools.into_values().flat_map(Servers::into_json);
-    json!({"servers": all.collect::<Vec<_>>(), "missing": missing(answers)})
+    json!({"servers": all.collect::<Vec<_>>(), "missing": missing})
 }
 
 /// Returns clients of all members, the oldest first.
 pub(super) fn connections(answers: &[MemberAnswer], limit: usize) -> Value {
+    let (good, missing) = read_all(answers);
     let (mut total, mut clients) = (0u64, Vec::new());
-    for (of, answer) in good(answers) {
+    for (of, answer) in good {
         total = total.saturating_add(number(&answer, "total"));
         clients.extend(list(&answer["clients"]).iter().cloned().map(|one| with_member(one, of)));
     }
     clients.sort_by_cached_key(|one| text(one, "since").to_owned());
     clients.truncate(limit);
-    json!({"total": total, "clients": clients, "missing": missing(answers)})
+    json!({"total": total, "clients": clients, "missing": missing})
 }
 
 /// Returns slow requests of all members, the latest first.
 pub(super) fn slow_log(answers: &[MemberAnswer], limit: usize) -> Value {
+    let (good, missing) = read_all(answers);
     let mut requests = Vec::new();
-    for (of, answer) in good(answers) {
+    for (of, answer) in good {
         requests.extend(list(&answer["requests"]).iter().cloned().map(|one| with_member(one, of)));
     }
     requests.sort_by_cached_key(|one| Reverse(text(one, "at").to_owned()));
     requests.truncate(limit);
-    json!({"requests": requests, "missing": missing(answers)})
+    json!({"requests": requests, "missing": missing})
 }
 
 /// Keys that are asked for, by several members.
@@ -284,9 +288,10 @@ struct KeysOfPool {
 /// Returns hot and big keys. A key that several members serve has the sum of their rates, and the
 /// largest of its values.
 pub(super) fn hot_keys(answers: &[MemberAnswer], limit: usize) -> Value {
+    let (good, missing) = read_all(answers);
     let mut pools = BTreeMap::<String, KeysOfPool>::new();
     let (mut every, mut from) = (0, 0);
-    for (_, answer) in good(answers) {
+    for (_, answer) in good {
         every = every.max(number(&answer, "hot_keys_every"));
         from = from.max(number(&answer, "big_values_from"));
         for pool in list(&answer["pools"]) {
@@ -310,19 +315,20 @@ pub(super) fn hot_keys(answers: &[MemberAnswer], limit: usize) -> Value {
     });
     let pools = pools.collect::<Vec<_>>();
     json!({"hot_keys_every": every, "big_values_from": from, "pools": pools,
-           "missing": missing(answers)})
+           "missing": missing})
 }
 
 /// Returns the answer of each member as it is.
 pub(super) fn each(answers: &[MemberAnswer]) -> Value {
-    let each = good(answers).map(|(of, answer)| with_member(answer, of));
-    json!({"each": each.collect::<Vec<_>>(), "missing": missing(answers)})
+    let (good, missing) = read_all(answers);
+    let each = good.into_iter().map(|(of, answer)| with_member(answer, of));
+    json!({"each": each.collect::<Vec<_>>(), "missing": missing})
 }
 
 /// Returns the outcome of a change at each member, and how many it failed at.
 pub(super) fn changed(answers: &[MemberAnswer]) -> Value {
-    let failed = answers.iter().filter(|one| read(one).is_err()).count();
     let mut whole = each(answers);
+    let failed = list(&whole["missing"]).len();
     whole["failed"] = failed.into();
     whole
 }

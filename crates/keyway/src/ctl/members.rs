@@ -8,10 +8,10 @@ use std::fmt::Write;
 /// The members that a request is for.
 #[derive(Debug, Default, Args)]
 pub struct MembersOf {
-    /// Of a control node: the members that are asked, by their ids with commas between, or `all`.
+    /// The members that a control node asks, by their ids with commas between, or `all`.
     #[arg(long, global = true, value_name = "IDS", value_parser = ids)]
     members: Option<String>,
-    /// Of a control node: the zone whose members are asked.
+    /// The zone whose members a control node asks.
     #[arg(long, global = true, value_name = "NUMBER")]
     zone: Option<u64>,
 }

@@ -179,7 +179,7 @@ enum What {
     Upgrade,
     /// Of a control node: who leads, and every member with its version and state.
     Fleet,
-    /// Of a control node: the addresses at which clients find a pool.
+    /// The addresses at which clients find a pool; a control node knows them.
     Proxies {
         /// Only those of this pool.
         #[arg(long, value_name = "NAME")]
@@ -234,7 +234,7 @@ enum What {
         #[arg(value_enum, default_value = "status")]
         action: RolloutWord,
     },
-    /// Of a control node: the groups of servers, each with its primary and replicas.
+    /// The groups of servers, each with its primary and replicas; a control node knows them.
     Groups,
     /// Have a replica of a group become the primary, without a failed request.
     Failover {
@@ -244,9 +244,9 @@ enum What {
         #[arg(long, value_name = "HOST:PORT")]
         to: Option<String>,
     },
-    /// Of a control node: the audit log, which has an entry for each change of the fleet.
+    /// The audit log of a control plane, which has an entry for each change of the fleet.
     Audit(audit::AuditOf),
-    /// Of a control node: what happened over the fleet, as far as it knows.
+    /// Events over the fleet, as far as the control node that is asked knows them.
     Events(audit::EventsOf),
     /// End the script or function that runs on the embedded store of a pool.
     KillScript {

@@ -147,7 +147,7 @@ impl Inner {
                 continue;
             }
             has_changed = true;
-            // Of the requests of a client that are on their way the server would refuse some.
+            // Otherwise the server would refuse a part of a client's pipeline.
             served.pause.set_handed_over(is_handed_over && holds);
             if is_handed_over && holds {
                 self.held_until = Some(monotonic() + HELD_MAX);

@@ -90,7 +90,7 @@ impl Cluster {
             let endpoint = node.endpoint.clone();
             let known = before.iter().flat_map(|(at, all)| all.iter().map(|one| (*at, one)));
             let known = known.into_iter().find(|(_, one)| one.endpoint == endpoint);
-            // Of a server that loads its data clients get nothing.
+            // A server that loads its data counts as silent: it answers no client.
             match roles.get(&server).filter(|role| !role.is_loading) {
                 Some(role) => SeenServer { endpoint, silent_since: None, role: Some(role.clone()) },
                 None => {

@@ -230,7 +230,7 @@ impl Leader {
     /// Takes what an observer sees of groups.
     pub(super) fn take_views(&mut self, from: NodeId, seen: Vec<GroupSeen>, now: Time) {
         let (facts, count) = (&self.facts, self.decision_count().unwrap_or(0));
-        // What is not decided is so since the latest decision at most: that may have removed it.
+        // A pool without a decision may have lost it by the latest one.
         let stored = |pool: &str| stored_in(facts, pool).map_or(count, |group| group.epoch);
         self.groups.take(from, seen, stored, now);
     }

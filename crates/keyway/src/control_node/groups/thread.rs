@@ -94,7 +94,7 @@ impl Watching {
             let now = clock();
             let Some(server) = self.servers.get_mut(nth) else { continue };
             let told = answer.as_ref().ok().map(|reply| InfoReplication::from_reply(reply));
-            // Of a server that loads its data clients get nothing.
+            // A server that loads its data counts as silent: it answers no client.
             let is_loading = matches!(&told, Some(Ok(told)) if told.is_loading);
             let is_reached = told.is_some() && !is_loading;
             // One that loads its data refuses writes by itself.
