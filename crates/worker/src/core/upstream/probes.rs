@@ -32,13 +32,17 @@ impl Core {
                 continue;
             }
             let Some(state) = self.plane.pools[found.pool_index].servers() else { continue };
-            let index = state.shared().probe_link(found.server_index);
+            let usual = state.shared().probe_link(found.server_index);
+            let index = self.clear_link(usual);
             let Core { links, plane, .. } = self;
-            let connection = &mut links[index];
-            // An answer to an earlier question would be mistaken for one of this return.
-            if owes_health(connection) {
+            let ejection = plane.plan.topology.pools()[found.pool_index].ejection();
+            let is_flushed = ejection.is_some_and(|it| it.rejoin == Rejoin::Flush);
+            // An answer to an earlier question would be mistaken for one of this return, and an
+            // earlier command could empty the server after it.
+            if owes_health(&links[index]) || (is_flushed && owes_health(&links[usual])) {
                 continue;
             }
+            let connection = &mut links[index];
             let Some(claim) = health.try_claim_rejoin(id, now) else { continue };
             connection.rejoining = Some(claim);
             match connection.link.state() {
