@@ -151,7 +151,7 @@ impl Settings {
             fsync,
             effects_room: 256 << 20,
             snapshot_buffer: 256 << 20,
-            compact_from: 64 << 20,
+            compact_from: 512 << 20,
             segment_len: 64 << 20,
             monotonic,
             wall_clock,
