@@ -17,9 +17,13 @@ $(error write `make run FILE=$(word 2,$(MAKECMDGOALS))` to serve a file)
 endif
 endif
 
-run: ## build and start: the embedded store on 127.0.0.1:6380, or FILE=your.toml
+run: ## build and start: the embedded store on 127.0.0.1:6380, or FILE=your.toml, or a fleet: FILE=docs/examples/fleet.toml
 	@cargo build --release --locked --package keyway
+ifeq (docs/examples/fleet.toml,$(FILE))
+	@exec scripts/fleet.sh "$(CARGO_TARGET_DIR)/release/keyway" $(FILE)
+else
 	@exec "$(CARGO_TARGET_DIR)/release/keyway" serve $(FILE)
+endif
 
 release: ## a static program, packages of it, and what they are made of (docs/install.md)
 	@scripts/release.sh

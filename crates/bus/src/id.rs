@@ -10,6 +10,7 @@ const PART_MAX: u64 = (1 << 24) - 1;
 const ROLES: [(u64, &str); 6] =
     [(1, "control"), (2, "relay"), (3, "proxy"), (4, "cache"), (5, "tool"), (15, "guest")];
 const GUEST: u64 = 15;
+const CONTROL: u64 = 1;
 
 /// The id of a node. It is written `z1.proxy.7.3`: zone (12 bits), role (4), group (24), instance
 /// (24). A plain number is read too. 0 means "no node", and is written `none`.
@@ -52,6 +53,12 @@ impl NodeId {
     /// Returns whether it was made by [`NodeId::guest`].
     pub fn is_guest(self) -> bool {
         self.0 >> 48 & ROLE_MAX == GUEST
+    }
+
+    /// Returns the id of the control node with the same zone, group and instance.
+    #[must_use]
+    pub fn as_control(self) -> NodeId {
+        NodeId(self.0 & !(ROLE_MAX << 48) | CONTROL << 48)
     }
 
     /// Returns its zone.

@@ -353,209 +353,43 @@ pub const fn store_replicates(verb: Verb) -> bool {
 }
 
 /// Returns whether the embedded store serves `verb`.
+#[allow(clippy::match_like_matches_macro, reason = "each family of commands has an arm")]
 pub const fn store_serves(verb: Verb) -> bool {
     use Verb::*;
-    matches!(
-        verb,
-        Append
-            | Decr
-            | Decrby
-            | Get
-            | Getdel
-            | Getex
-            | Getrange
-            | Getset
-            | Incr
-            | Incrby
-            | Incrbyfloat
-            | Lcs
-            | Mget
-            | Mset
-            | Msetnx
-            | Psetex
-            | Set
-            | Setex
-            | Setnx
-            | Setrange
-            | Strlen
-            | Substr
-            | Pfadd
-            | Pfcount
-            | Pfmerge
-            | Geoadd
-            | Geodist
-            | Geohash
-            | Geopos
-            | Georadius
-            | GeoradiusRo
-            | Georadiusbymember
-            | GeoradiusbymemberRo
-            | Geosearch
-            | Geosearchstore
-            | Hset
-            | Hmset
-            | Hsetnx
-            | Hget
-            | Hmget
-            | Hgetall
-            | Hkeys
-            | Hvals
-            | Hlen
-            | Hstrlen
-            | Hexists
-            | Hdel
-            | Hincrby
-            | Hincrbyfloat
-            | Hrandfield
-            | Hscan
-            | Hexpire
-            | Hexpireat
-            | Hexpiretime
-            | Hgetdel
-            | Hgetex
-            | Hpersist
-            | Hpexpire
-            | Hpexpireat
-            | Hpexpiretime
-            | Hpttl
-            | Hsetex
-            | Httl
-            | Lpush
-            | Rpush
-            | Lpushx
-            | Rpushx
-            | Lpop
-            | Rpop
-            | Llen
-            | Lrange
-            | Lindex
-            | Lset
-            | Linsert
-            | Lrem
-            | Ltrim
-            | Lpos
-            | Lmove
-            | Rpoplpush
-            | Lmpop
-            | Sadd
-            | Srem
-            | Sismember
-            | Smismember
-            | Smembers
-            | Scard
-            | Smove
-            | Spop
-            | Srandmember
-            | Sscan
-            | Sunion
-            | Sinter
-            | Sdiff
-            | Sunionstore
-            | Sinterstore
-            | Sdiffstore
-            | Sintercard
-            | Zadd
-            | Zincrby
-            | Zrem
-            | Zcard
-            | Zscore
-            | Zmscore
-            | Zrank
-            | Zrevrank
-            | Zpopmin
-            | Zpopmax
-            | Zmpop
-            | Zrandmember
-            | Zscan
-            | Zunion
-            | Zinter
-            | Zdiff
-            | Zunionstore
-            | Zinterstore
-            | Zdiffstore
-            | Zintercard
-            | Zcount
-            | Zlexcount
-            | Zremrangebyrank
-            | Zremrangebyscore
-            | Zremrangebylex
-            | Zrangestore
-            | Zrange
-            | Zrevrange
-            | Zrangebyscore
-            | Zrevrangebyscore
-            | Zrangebylex
-            | Zrevrangebylex
-            | Xadd
-            | Xlen
-            | Xrange
-            | Xrevrange
-            | Xdel
-            | Xtrim
-            | Xsetid
-            | Xread
-            | Xreadgroup
-            | Xack
-            | Xpending
-            | Xclaim
-            | Xautoclaim
-            | XgroupCreate
-            | XgroupSetid
-            | XgroupDestroy
-            | XgroupCreateconsumer
-            | XgroupDelconsumer
-            | XgroupHelp
-            | XinfoStream
-            | XinfoGroups
-            | XinfoConsumers
-            | XinfoHelp
-            | Getbit
-            | Setbit
-            | Bitcount
-            | Bitpos
-            | Bitop
-            | Bitfield
-            | BitfieldRo
-            | Del
-            | Unlink
-            | Exists
-            | Type
-            | Expire
-            | Expireat
-            | Pexpire
-            | Pexpireat
-            | Expiretime
-            | Pexpiretime
-            | Ttl
-            | Pttl
-            | Persist
-            | Rename
-            | Renamenx
-            | Copy
-            | Move
-            | Scan
-            | Keys
-            | Randomkey
-            | Flushdb
-            | Bgrewriteaof
-            | Bgsave
-            | Lastsave
-            | Flushall
-            | Dbsize
-            | ObjectEncoding
-            | ObjectFreq
-            | ObjectIdletime
-            | ObjectRefcount
-            | ObjectHelp
-            | Touch
-            | Swapdb
-            | Dump
-            | Restore
-            | RestoreAsking
-            | MemoryUsage
-            | Sort
-            | SortRo
-    )
+    match verb {
+        Append | Decr | Decrby | Get | Getdel | Getex | Getrange | Getset | Incr | Incrby
+        | Incrbyfloat | Lcs | Mget | Mset | Msetnx | Psetex | Set | Setex | Setnx | Setrange
+        | Strlen | Substr => true,
+        Pfadd | Pfcount | Pfmerge => true,
+        Geoadd | Geodist | Geohash | Geopos | Georadius | GeoradiusRo | Georadiusbymember
+        | GeoradiusbymemberRo | Geosearch | Geosearchstore => true,
+        Hset | Hmset | Hsetnx | Hget | Hmget | Hgetall | Hkeys | Hvals | Hlen | Hstrlen
+        | Hexists | Hdel | Hincrby | Hincrbyfloat | Hrandfield | Hscan | Hexpire | Hexpireat
+        | Hexpiretime | Hgetdel | Hgetex | Hpersist | Hpexpire | Hpexpireat | Hpexpiretime
+        | Hpttl | Hsetex | Httl => true,
+        Lpush | Rpush | Lpushx | Rpushx | Lpop | Rpop | Llen | Lrange | Lindex | Lset | Linsert
+        | Lrem | Ltrim | Lpos | Lmove | Rpoplpush | Lmpop => true,
+        Sadd | Srem | Sismember | Smismember | Smembers | Scard | Smove | Spop | Srandmember
+        | Sscan | Sunion | Sinter | Sdiff | Sunionstore | Sinterstore | Sdiffstore | Sintercard => {
+            true
+        }
+        Zadd | Zincrby | Zrem | Zcard | Zscore | Zmscore | Zrank | Zrevrank | Zpopmin | Zpopmax
+        | Zmpop | Zrandmember | Zscan | Zunion | Zinter | Zdiff | Zunionstore | Zinterstore
+        | Zdiffstore | Zintercard | Zcount | Zlexcount | Zremrangebyrank | Zremrangebyscore
+        | Zremrangebylex | Zrangestore | Zrange | Zrevrange | Zrangebyscore | Zrevrangebyscore
+        | Zrangebylex | Zrevrangebylex => true,
+        Xadd | Xlen | Xrange | Xrevrange | Xdel | Xtrim | Xsetid | Xread | Xreadgroup | Xack
+        | Xpending | Xclaim | Xautoclaim | XgroupCreate | XgroupSetid | XgroupDestroy
+        | XgroupCreateconsumer | XgroupDelconsumer | XgroupHelp | XinfoStream | XinfoGroups
+        | XinfoConsumers | XinfoHelp => true,
+        Getbit | Setbit | Bitcount | Bitpos | Bitop | Bitfield | BitfieldRo => true,
+        Del | Unlink | Exists | Type | Expire | Expireat | Pexpire | Pexpireat | Expiretime
+        | Pexpiretime | Ttl | Pttl | Persist | Rename | Renamenx | Copy | Move | Scan | Keys
+        | Randomkey | Flushdb | Bgrewriteaof | Bgsave | Lastsave | Flushall | Dbsize
+        | ObjectEncoding | ObjectFreq | ObjectIdletime | ObjectRefcount | ObjectHelp | Touch
+        | Swapdb | Dump | Restore | RestoreAsking | MemoryUsage | Sort | SortRo => true,
+        _ => false,
+    }
 }
 
 #[cfg(test)]

@@ -22,10 +22,11 @@ pub(crate) struct Admin {
     pub(crate) tls: Option<ListenerTlsConfig>,
 }
 
-/// Reads the keys of the admin address in `[server]`. `bind` is the address.
+/// Reads the keys of the admin address in `[server]`. `bind` is the address. With `has_operators`
+/// the file has operators, each of whom shows a token or a certificate.
 pub(crate) fn resolve(
     section: &Section,
-    bind: Option<ListenAddr>,
+    (bind, has_operators): (Option<ListenAddr>, bool),
     read_file: Option<ReadFile<'_>>,
     report: &mut Report<'_>,
 ) -> Admin {
@@ -34,7 +35,12 @@ pub(crate) fn resolve(
     let tls = section.section("admin_tls").map(|tls| access::tls(tls, read_file, report));
     refuse_bad_token(section, token.as_ref(), report);
     if let Some(bind) = bind.as_ref().filter(|bind| is_open(bind)) {
-        refuse_strangers(section, bind, (token_from.is_some(), tls.as_ref()), report);
+        refuse_strangers(
+            section,
+            bind,
+            (token_from.is_some() || has_operators, tls.as_ref()),
+            report,
+        );
     }
     Admin { bind, token, token_from, tls }
 }
@@ -43,13 +49,18 @@ fn refuse_bad_token(section: &Section, token: Option<&Password>, report: &mut Re
     let Some(token) = token else { return };
     let named = ["admin_token_file", "admin_token_env"];
     let Some(at) = named.into_iter().find_map(|name| section.given(name)) else { return };
+    check_token(at, "the token for admin", token, report);
+}
+
+/// Refuses a token that could be guessed, or that no header can have. It is never quoted.
+pub(crate) fn check_token(at: usize, name: &str, token: &Password, report: &mut Report<'_>) {
     let is_sendable = |byte: u8| byte.is_ascii_graphic();
     let hint = "make one, such as with: openssl rand -hex 32";
     if token.expose().len() < TOKEN_LEN_MIN {
-        let what = format!("the token for admin has less than {TOKEN_LEN_MIN} characters");
+        let what = format!("{name} has less than {TOKEN_LEN_MIN} characters");
         report.consequence(at, Problem::new(what, hint));
     } else if !token.expose().bytes().all(is_sendable) {
-        let what = "the token for admin has characters that no header may have";
+        let what = format!("{name} has characters that no header may have");
         report.consequence(at, Problem::new(what, hint));
     }
 }
@@ -69,8 +80,8 @@ fn refuse_strangers(
             "admin {bind} can be reached from other machines, and whoever does may change what \
              Keyway does"
         );
-        let hint = "add admin_token_file or admin_token_env, or admin_tls with ca_file; or listen \
-                    on 127.0.0.1";
+        let hint = "add admin_token_file or admin_token_env, an [[operator]], or admin_tls with \
+                    ca_file; or listen on 127.0.0.1";
         report.consequence(section.place("admin"), Problem::new(what, hint));
     } else if tls.is_none() {
         let what = format!(

@@ -7,9 +7,10 @@ use crate::model::{PoolConfig, PoolKindConfig, ServersConfig};
 use crate::secret::ReadFile;
 use crate::section::{NamedPool, Section, Value};
 use crate::tls;
+use crate::value::format_duration;
 use keyway_topology::{
-    ClusterPool, Discovery, Endpoint, PrimarySource, ReadFrom, ReadPolicy, ReplicatedPool, Server,
-    ServerOptions, ServerSet, SlotQuery,
+    ClusterPool, Discovery, Endpoint, FailoverPolicy, PrimarySource, ReadFrom, ReadPolicy,
+    ReplicatedPool, Server, ServerOptions, ServerSet, SlotQuery,
 };
 use std::time::Duration;
 
@@ -111,7 +112,52 @@ pub(crate) fn replicated(
     let placed = crate::servers::placed(section, Vec::new(), report);
     let (hash, distribution, hash_tag) = (placed.hash, placed.distribution, placed.hash_tag);
     pool.servers = ServerSet { hash, distribution, hash_tag, ..pool.servers };
+    pool.failover = failover(section, &pool, report);
     pool
+}
+
+/// Reads the table `failover`.
+fn failover(
+    section: &Section,
+    pool: &ReplicatedPool,
+    report: &mut Report<'_>,
+) -> Option<FailoverPolicy> {
+    let table = section.section("failover")?;
+    let down_after = table.duration("down_after").unwrap_or_default();
+    let is_tcp = |server: &Endpoint| matches!(server, Endpoint::Tcp { .. });
+    let wrong = if pool.source != PrimarySource::Servers {
+        Some((
+            "sentinels fail over, and the pool follows them".to_owned(),
+            "remove failover, or list servers in place of sentinels",
+        ))
+    } else if !pool.discovery.seeds.iter().all(is_tcp) {
+        Some((
+            "a server is told its primary by host and port, and one of these has none".to_owned(),
+            "write every server as \"HOST:PORT\"",
+        ))
+    } else if pool.discovery.refresh.saturating_mul(2) > down_after {
+        Some((
+            "servers are asked every `refresh`, which is more than half of `down_after`".to_owned(),
+            "set refresh lower, or down_after higher",
+        ))
+    } else {
+        None
+    };
+    if let Some((what, hint)) = wrong {
+        let what = format!("failover in {}: {what}", section.header);
+        report.consequence(section.place("failover"), Problem::new(what, hint));
+    }
+    let quorum = table.number("quorum").and_then(|quorum| u32::try_from(quorum).ok());
+    Some(FailoverPolicy { down_after, quorum })
+}
+
+/// Returns the table `failover` as it stands in a file.
+pub(crate) fn failover_text(failover: &FailoverPolicy) -> String {
+    let down_after = format_duration(failover.down_after);
+    match failover.quorum {
+        Some(quorum) => format!("{{ down_after = \"{down_after}\", quorum = {quorum} }}"),
+        None => format!("{{ down_after = \"{down_after}\" }}"),
+    }
 }
 
 /// Returns the name of the pool of a pool's sentinels. No pool of a file can have this name.

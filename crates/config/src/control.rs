@@ -2,7 +2,7 @@
 
 use crate::error::{ConfigError, Problem, Report, nearest, quoted};
 use crate::load::{Overlay, read_with};
-use crate::model::{Config, ControlConfig};
+use crate::model::{Config, ControlConfig, InsideConfig, OWN_URL};
 use crate::named::NamedPools;
 use crate::secret::ReadFile;
 use crate::section::{Section, Value};
@@ -13,10 +13,13 @@ use std::path::{Path, PathBuf};
 /// Most addresses of control nodes: those of two upstreams.
 const CONTROL_URLS_MAX: usize = 2 * URLS_MAX;
 
+/// Most addresses of a control node in a process that serves. One more is its own.
+const LISTEN_MAX: usize = URLS_MAX - 1;
+
 /// Reads the table.
 pub(crate) fn resolve(
     section: &Section,
-    named: &NamedPools<'_>,
+    (named, has_admin): (&NamedPools<'_>, bool),
     read_file: Option<ReadFile<'_>>,
     report: &mut Report<'_>,
 ) -> Option<ControlConfig> {
@@ -25,14 +28,11 @@ pub(crate) fn resolve(
         let problem = Problem::new(format!("id {id} is none of a process"), "write z1.proxy.0.1");
         report.consequence(section.place("id"), problem);
     }
-    let urls = urls(section, report);
+    let urls = urls(section, "urls", CONTROL_URLS_MAX, report);
+    let inside = inside(section, id, has_admin, report);
     let token_file = path(section, "token_file");
     let tls = section.section("tls").and_then(tls);
-    if token_file.is_none() && section.section("tls").is_none() {
-        let hint = "add token_file or tls: without them anybody could be control";
-        let problem = Problem::new("[control] has neither a token nor certificates", hint);
-        report.consequence(section.at, problem);
-    }
+    refuse_strangers(section, report);
     if let (Some(file), Some(read)) = (&token_file, read_file) {
         let added = read(file).and_then(|text| {
             let first = text.lines().next().unwrap_or_default().as_bytes();
@@ -51,8 +51,63 @@ pub(crate) fn resolve(
         token_file,
         tls,
         state_file: path(section, "state_file")?,
+        host: section.text("host").map(str::to_owned),
         pools: pools(section, named, report),
+        inside,
     })
+}
+
+/// Refuses a table by which nobody could be told from a stranger, or that joins nobody.
+fn refuse_strangers(section: &Section, report: &mut Report<'_>) {
+    let has = |key: &str| section.given(key).is_some();
+    let mut refuse = |key: &str, what: &str, hint: &str| {
+        let at = section.place(key);
+        report.consequence(at, Problem::new(what.to_owned(), hint.to_owned()));
+    };
+    if !has("urls") && !has("coordinator") {
+        let what = "[control] has neither urls nor a coordinator";
+        refuse("urls", what, "name the control nodes: urls = [\"tcp://192.0.2.1:6390\"]");
+    }
+    let has_others = has("urls") || has("listen") || !has("coordinator");
+    if has_others && !has("token_file") && !has("tls") {
+        let what = "[control] has neither a token nor certificates";
+        refuse("token_file", what, "add token_file or tls: without them anybody could be control");
+    }
+    if has("coordinator") && has("tls") {
+        let what = "a control node with certificates does not run in a process that serves";
+        refuse("tls", what, "remove tls, or run keyway control with a file of its own");
+    }
+    for key in ["node", "listen"].into_iter().filter(|key| !has("coordinator") && has(key)) {
+        let what = format!("{key} in [control] is of a control node, and there is no coordinator");
+        refuse(key, &what, "add coordinator, or remove it");
+    }
+}
+
+/// Reads the control node that runs in the process.
+fn inside(
+    section: &Section,
+    id: Option<NodeId>,
+    has_admin: bool,
+    report: &mut Report<'_>,
+) -> Option<InsideConfig> {
+    let coordinator = section.section("coordinator")?;
+    let listen = urls(section, "listen", LISTEN_MAX, report);
+    if !has_admin {
+        let what = "the control node in this process has no admin address";
+        let hint = "set admin in [server]: keyway ctl reaches it there";
+        report.consequence(section.place("coordinator"), Problem::new(what, hint));
+    }
+    let node = match section.text("node") {
+        Some(text) => parsed::<NodeId>(section, "node", text, report)?,
+        None => id?.as_control(),
+    };
+    if node.is_none() || node.is_guest() || Some(node) == id {
+        let what = format!("{node} is none of a control node in this process");
+        let problem = Problem::new(what, "write node = \"z1.control.0.1\"");
+        report.consequence(section.place("node"), problem);
+    }
+    let (dir, lease) = (path(coordinator, "dir")?, coordinator.duration("lease")?);
+    Some(InsideConfig { id: node, dir, lease, listen })
 }
 
 fn parsed<T: std::str::FromStr<Err: ToString>>(
@@ -69,14 +124,14 @@ fn parsed<T: std::str::FromStr<Err: ToString>>(
         .ok()
 }
 
-fn urls(section: &Section, report: &mut Report<'_>) -> Vec<Url> {
-    let Some(Value::Names(names)) = section.value("urls") else { return Vec::new() };
-    let urls = names.iter().filter_map(|(_, text)| parsed(section, "urls", text, report));
+fn urls(section: &Section, key: &str, count_max: usize, report: &mut Report<'_>) -> Vec<Url> {
+    let Some(Value::Names(names)) = section.value(key) else { return Vec::new() };
+    let urls = names.iter().filter_map(|(_, text)| parsed(section, key, text, report));
     let urls: Vec<Url> = urls.collect();
-    if names.is_empty() || urls.len() > CONTROL_URLS_MAX {
-        let what = format!("urls in [control] are 1 to {CONTROL_URLS_MAX} addresses");
-        let problem = Problem::new(what, "name the control nodes: [\"tcp://192.0.2.1:6390\"]");
-        report.consequence(section.place("urls"), problem);
+    if names.is_empty() || urls.len() > count_max {
+        let what = format!("{key} in [control] are 1 to {count_max} addresses");
+        let problem = Problem::new(what, format!("write {key} = [\"tcp://192.0.2.1:6390\"]"));
+        report.consequence(section.place(key), problem);
     }
     urls
 }
@@ -113,10 +168,12 @@ fn pools(section: &Section, named: &NamedPools<'_>, report: &mut Report<'_>) -> 
 
 impl ControlConfig {
     /// Returns the upstreams on the bus: each address is of one control node, and goes to one of
-    /// the two upstreams in turn.
+    /// the two upstreams in turn. The control node of this process comes first.
     pub fn upstreams(&self) -> Vec<Upstream> {
+        let own = self.inside.iter().filter_map(|_| OWN_URL.parse().ok());
+        let all: Vec<Url> = own.chain(self.urls.iter().cloned()).collect();
         let of = |odd: usize| {
-            let urls = self.urls.iter().enumerate().filter(|(at, _)| at % 2 == odd);
+            let urls = all.iter().enumerate().filter(|(at, _)| at % 2 == odd);
             let urls: Vec<Url> = urls.map(|(_, url)| url.clone()).collect();
             (!urls.is_empty()).then_some(Upstream { id: NodeId::NONE, urls })
         };
@@ -144,16 +201,29 @@ impl Config {
     /// # Errors
     /// Returns everything wrong with it.
     pub fn check_document(name: &str, text: &str) -> Result<Config, Vec<ConfigError>> {
+        Config::of_document(name, text, false)
+    }
+
+    /// Does the same, and reads the files of passwords and certificates that the document names.
+    ///
+    /// # Errors
+    /// Returns everything that is wrong with it, or with the files.
+    pub fn load_document(name: &str, text: &str) -> Result<Config, Vec<ConfigError>> {
+        Config::of_document(name, text, true)
+    }
+
+    fn of_document(name: &str, text: &str, reads_files: bool) -> Result<Config, Vec<ConfigError>> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let pools = crate::overlay::pool_names(text);
         // Something must listen in a file.
         let string = crate::toml_text::string;
         let first = string(pools.first().map(String::as_str).unwrap_or_default());
         let names: Vec<String> = pools.iter().map(|pool| string(pool)).collect();
+        // With a control node in the process no file of a token is needed, which would be read.
         let mut frame = format!(
-            "[control]\ncluster = \"c\"\nid = \"z1.proxy.0.1\"\nurls = [\"mem://c\"]\n\
-             token_file = \"t\"\nstate_file = \"s\"\npools = [{}]\n[[listener]]\nbind = \
-             \"tcp://127.0.0.1:1\"\npool = {first}\n",
+            "[server]\nadmin = \"tcp://127.0.0.1:2\"\n[control]\ncluster = \"c\"\nid = \
+             \"z1.proxy.0.1\"\ncoordinator = {{ dir = \"d\" }}\nstate_file = \"s\"\npools = [{}]\n[[listener]]\nbind = \"tcp://127.0.0.1:1\"\npool = \
+             {first}\n",
             names.join(", ")
         );
         for name in &pools {
@@ -170,7 +240,7 @@ impl Config {
             report.consequence(0, Problem::new("the document has no pools", hint));
             return Err(report.finish().err().unwrap_or_default());
         }
-        read_with(&frame, None, name, &Overlay { name, text }, false)
+        read_with(&frame, None, name, &Overlay { name, text }, reads_files)
     }
 }
 
@@ -215,6 +285,49 @@ kind = "store"
         let control = config.control.unwrap();
         let upstreams = control.upstreams();
         assert_eq!(upstreams.iter().map(|one| one.urls.len()).collect::<Vec<_>>(), [2, 1]);
+    }
+
+    #[test]
+    fn a_process_that_is_a_control_node_too_needs_no_address_and_no_token() {
+        let keys = "urls = [\"tcp://127.0.0.1:1\", \"tcp://127.0.0.1:2\", \"tcp://127.0.0.1:3\"]\n\
+                    token_file = \"token\"\n";
+        let read = |other: &str| {
+            let file = FILE.replace(keys, other);
+            Config::from_str(&file, "keyway.toml").map_err(|errors| {
+                errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+            })
+        };
+        let alone = "coordinator = { dir = \"control\" }\n";
+        let control = read(alone).unwrap().control.unwrap();
+        let inside = control.inside.as_ref().unwrap();
+        assert_eq!(inside.id.to_string(), "z1.control.0.3");
+        assert_eq!(inside.lease, std::time::Duration::from_secs(2));
+        assert_eq!(control.upstreams()[0].urls[0].to_string(), OWN_URL);
+        for (keys, told) in [
+            ("", "neither urls nor a coordinator"),
+            ("coordinator = { dir = \"d\", kind = \"etcd\" }\n", "etcd"),
+            ("coordinator = {}\n", "dir"),
+            ("coordinator = { dir = \"d\" }\nnode = \"z1.proxy.0.3\"\n", "none of a control node"),
+            (
+                "coordinator = { dir = \"d\" }\nlisten = [\"tcp://127.0.0.1:9\"]\n",
+                "neither a token nor certificates",
+            ),
+            (
+                "urls = [\"tcp://127.0.0.1:9\"]\ntoken_file = \"t\"\nnode = \"z1.control.0.3\"\n",
+                "there is no coordinator",
+            ),
+            (
+                "coordinator = { dir = \"d\" }\n\
+                 tls = { ca_file = \"a\", cert_file = \"b\", key_file = \"c\" }\n",
+                "certificates does not run in a process that serves",
+            ),
+        ] {
+            let errors = read(keys).unwrap_err();
+            assert!(errors.contains(told), "{keys}: {errors}");
+        }
+        let off = format!("[server]\nadmin = \"off\"\n{}", FILE.replace(keys, alone));
+        let errors = Config::from_str(&off, "keyway.toml").unwrap_err();
+        assert!(errors[0].to_string().contains("no admin address"), "{errors:?}");
     }
 
     #[test]

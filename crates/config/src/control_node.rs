@@ -4,8 +4,10 @@
 use crate::bus::{self, BusConfig, duration, first_line, parsed, text, unknown};
 use crate::error::{ConfigError, Problem, Report, any_of, quoted};
 use crate::load::read_configuration;
-use crate::model::{LogConfig, LogFormat, LogLevel};
-use crate::syntax;
+use crate::model::{ListenerTlsConfig, LogConfig, LogFormat, LogLevel};
+use crate::operators::{self, OperatorConfig};
+use crate::reader::read_table;
+use crate::{schema, syntax};
 use keyway_bus::NodeId;
 use keyway_topology::Password;
 use std::net::SocketAddr;
@@ -15,7 +17,17 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// Every key at the top of the file.
-const KEYS: [&str; 6] = ["cluster", "admin", "admin_token_file", "log", "coordinator", "bus"];
+const KEYS: [&str; 9] = [
+    "cluster",
+    "admin",
+    "admin_token_file",
+    "admin_tls",
+    "audit_file",
+    "log",
+    "operator",
+    "coordinator",
+    "bus",
+];
 /// Every key of `[coordinator]`.
 const COORDINATOR_KEYS: [&str; 8] =
     ["kind", "lease", "dir", "endpoints", "root", "user", "password_file", "ca_file"];
@@ -44,6 +56,12 @@ pub struct ControlNodeConfig {
     pub admin: SocketAddr,
     /// The token that the admin listener asks for.
     pub admin_token: Option<Password>,
+    /// TLS settings of the admin address.
+    pub admin_tls: Option<ListenerTlsConfig>,
+    /// Every `[[operator]]`, in file order.
+    pub operators: Vec<OperatorConfig>,
+    /// The file to which every entry of the audit log is appended.
+    pub audit_file: Option<PathBuf>,
     /// The log's level and format.
     pub log: LogConfig,
     /// The coordinator.
@@ -143,9 +161,16 @@ impl Reading<'_, '_> {
         });
         let admin = self.needed(table, "admin", "admin = \"127.0.0.1:9390\"", parsed::<SocketAddr>);
         let admin_token = self.secret(table.get("admin_token_file"), "admin_token_file");
+        let admin_tls = self.admin_tls(table.get("admin_tls"));
+        let operators = self.operators(table, admin_tls.as_ref(), admin_token.as_ref());
         if let Some(admin) = admin {
             self.check_admin(table, admin, admin_token.as_ref());
         }
+        let audit_file = table.get("audit_file").and_then(|value| {
+            let example = "audit_file = \"/var/log/keyway/audit.log\"";
+            self.value("audit_file", example, value, |value| Ok(text(value)?.to_owned()))
+        });
+        let audit_file = audit_file.map(|file| self.report.in_folder(Path::new(&file)));
         let log = self.log(table.get("log"));
         let coordinator = self.table(table, "coordinator").and_then(|it| self.coordinator(it));
         let bus = self.table(table, "bus").map(|table| self.bus(table));
@@ -155,6 +180,9 @@ impl Reading<'_, '_> {
             cluster,
             admin,
             admin_token,
+            admin_tls,
+            operators,
+            audit_file,
             log,
             coordinator,
             lease,
@@ -249,14 +277,59 @@ impl Reading<'_, '_> {
             let hint = "make one with: openssl rand -hex 32 > FILE";
             self.report.consequence(at("admin_token_file"), Problem::new(what, hint));
         }
-        if !admin.ip().is_loopback() && !table.contains_key("admin_token_file") {
+        let has = |key: &str| table.contains_key(key);
+        if !admin.ip().is_loopback() && !has("admin_token_file") && !has("operator") {
             let what = format!(
                 "admin {admin} can be reached from other machines, and whoever does may change what \
                  all proxies do"
             );
-            let hint = "add admin_token_file, or listen on 127.0.0.1";
+            let hint = "add [[operator]] or admin_token_file, or listen on 127.0.0.1";
             self.report.consequence(at("admin"), Problem::new(what, hint));
         }
+    }
+
+    /// Reads `admin_tls`, which has the keys of that in `[server]` of a process that serves.
+    fn admin_tls(&mut self, value: Given<'_, '_>) -> Option<ListenerTlsConfig> {
+        let value = value?;
+        let at = value.span().start;
+        let Some(table) = value.get_ref().as_table() else {
+            let example = "admin_tls = { cert_file = \"admin.pem\", key_file = \"admin.key\" }";
+            let problem = Problem::new("admin_tls is no table", format!("write {example}"));
+            self.report.mistake(at, problem);
+            return None;
+        };
+        let header = "admin_tls".to_owned();
+        let section = read_table(&schema::ADMIN_TLS, table, at, header, self.report);
+        let read_file = self.read_file;
+        Some(crate::access::tls(&section, Some(&|path| as_text(read_file, path)), self.report))
+    }
+
+    /// Reads every `[[operator]]`, which has the keys of that of a process that serves.
+    fn operators(
+        &mut self,
+        table: &DeTable<'_>,
+        tls: Option<&ListenerTlsConfig>,
+        token: Option<&Password>,
+    ) -> Vec<OperatorConfig> {
+        let Some(value) = table.get("operator") else { return Vec::new() };
+        let tables = value.get_ref().as_array().map(|all| all.iter()).into_iter().flatten();
+        let mut sections = Vec::new();
+        for one in tables {
+            let at = one.span().start;
+            let Some(table) = one.get_ref().as_table() else {
+                self.report.mistake(at, Problem::new("operator is no table", WRITE_OPERATOR));
+                continue;
+            };
+            let header = schema::OPERATOR.header.to_owned();
+            sections.push(read_table(&schema::OPERATOR, table, at, header, self.report));
+        }
+        if sections.is_empty() {
+            let problem = Problem::new("operator has no tables", WRITE_OPERATOR);
+            self.report.consequence(value.span().start, problem);
+        }
+        let read_file = self.read_file;
+        let read = |path: &Path| as_text(read_file, path);
+        operators::resolve(&sections, (tls, token), Some(&read), self.report)
     }
 
     fn log(&mut self, value: Given<'_, '_>) -> LogConfig {
@@ -372,6 +445,17 @@ impl Reading<'_, '_> {
     }
 }
 
+const WRITE_OPERATOR: &str = "write [[operator]] on a line of its own, and its keys below";
+
+/// Reads a file that is text.
+fn as_text(
+    read_file: &dyn Fn(&str) -> Result<Vec<u8>, String>,
+    path: &Path,
+) -> Result<String, String> {
+    let bytes = read_file(&path.to_string_lossy())?;
+    String::from_utf8(bytes).map_err(|_| "it is no text".to_owned())
+}
+
 fn word<T: Copy>(value: &Spanned<DeValue<'_>>, words: &[(&str, T)]) -> Result<T, String> {
     let written = text(value)?;
     let found = words.iter().find(|(word, _)| *word == written);
@@ -390,7 +474,7 @@ mod tests {
         token_files = [\"/token\"]\n";
 
     fn read(text: &str) -> Result<ControlNodeConfig, Vec<String>> {
-        let token = |_: &str| Ok(b"a token that is long enough\n".to_vec());
+        let token = |_: &str| Ok(b"a-token-that-is-long-enough\n".to_vec());
         let report = Report::new("control.toml", text).in_folder_of(Path::new("/etc/control.toml"));
         ControlNodeConfig::read_text(text, report, &token)
             .map_err(|errors| errors.iter().map(ToString::to_string).collect())
@@ -410,6 +494,30 @@ mod tests {
         assert_eq!(config.lease, Duration::from_secs(5));
         let CoordinatorConfig::Etcd(engine) = config.coordinator else { panic!("it is etcd") };
         assert_eq!((engine.endpoints.len(), engine.user.is_some()), (1, true));
+    }
+
+    #[test]
+    fn operators_have_roles_tokens_and_pools() {
+        let one = |more: &str| format!("{FILE}[[operator]]\nname = \"ann\"\n{more}");
+        let good = "role = \"operator\"\ntoken_file = \"ann\"\npools = [\"a\"]\n";
+        // The address may be reached from other machines: each of them shows a token.
+        let open = one(good).replacen("127.0.0.1:9390", "0.0.0.0:9390", 1);
+        let config = read(&open).unwrap();
+        let ann = &config.operators[0];
+        assert!(ann.operator.may_change("a") && !ann.operator.may_change("b"));
+        assert!(ann.token.is_some() && ann.certificate.is_none());
+        let twice = good.to_owned() + "[[operator]]\nname = \"bob\"\n" + good;
+        for (more, told) in [
+            ("role = \"boss\"\ntoken_file = \"t\"\n", "boss"),
+            ("role = \"viewer\"\n", "neither a token nor a certificate"),
+            ("token_file = \"t\"\n", "role"),
+            ("role = \"viewer\"\ntoken_file = \"t\"\npools = [\"a\"]\n", "has no pools"),
+            ("role = \"viewer\"\ncertificate = \"ann.example\"\n", "asks for none"),
+            (&twice, "same token"),
+        ] {
+            let errors = read(&one(more)).unwrap_err();
+            assert!(errors.iter().any(|error| error.contains(told)), "{more}: {errors:?}");
+        }
     }
 
     #[test]

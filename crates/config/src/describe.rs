@@ -11,11 +11,13 @@ use crate::access::{networks_text, tls_text};
 use crate::cluster::read_from_name;
 use crate::model::{
     AccessConfig, Config, ControlConfig, ListenerConfig, LogFormat, LogLevel, PoolConfig,
-    PoolKindConfig, Protocol, QuotaConfig, ReplicaConfig, ReplicationConfig, ServerConfig,
-    SnapshotConfig, StoreConfig, StoreLogConfig, UserConfig, Workers,
+    PoolKindConfig, Protocol, QuotaConfig, ReplicaConfig, ReplicationConfig, SecretSource,
+    ServerConfig, SnapshotConfig, StoreConfig, StoreLogConfig, UserConfig, Workers,
 };
+use crate::operators::OperatorConfig;
+use crate::register::RegisterConfig;
 use crate::schema;
-use crate::secret::PASSWORD;
+use crate::secret::{MASK, PASSWORD};
 use crate::toml_text::{key, string};
 use crate::value::{counted, format_duration, format_size};
 use keyway_base::Limits;
@@ -33,6 +35,9 @@ pub fn describe(config: &Config) -> String {
     if let Some(item) = &config.control {
         control(item, &mut out);
     }
+    for item in &config.operators {
+        operator(item, &mut out);
+    }
     for item in &config.listeners {
         listener(item, &config.pool_of(item).name, &config.users, &mut out);
     }
@@ -40,7 +45,7 @@ pub fn describe(config: &Config) -> String {
         user(item, &config.pools, &mut out);
     }
     for item in &config.pools {
-        pool(item, &config.pools, &mut out);
+        pool(item, config, &mut out);
     }
     out.text
 }
@@ -135,7 +140,19 @@ fn control(control: &ControlConfig, out: &mut Out) {
     out.header(table.header);
     out.entry(table, "cluster", &string(&control.cluster));
     out.entry(table, "id", &string(&control.id.to_string()));
-    out.entry(table, "urls", &list(control.urls.iter().map(ToString::to_string).collect()));
+    if !control.urls.is_empty() {
+        out.entry(table, "urls", &list(control.urls.iter().map(ToString::to_string).collect()));
+    }
+    if let Some(inside) = &control.inside {
+        let (dir, lease) = (path(&inside.dir), string(&format_duration(inside.lease)));
+        let text = format!("{{ kind = \"files\", dir = {dir}, lease = {lease} }}");
+        out.entry(table, "coordinator", &text);
+        out.entry(table, "node", &string(&inside.id.to_string()));
+        if !inside.listen.is_empty() {
+            let urls = inside.listen.iter().map(ToString::to_string).collect();
+            out.entry(table, "listen", &list(urls));
+        }
+    }
     if let Some(file) = &control.token_file {
         out.entry(table, "token_file", &path(file));
     }
@@ -146,6 +163,9 @@ fn control(control: &ControlConfig, out: &mut Out) {
         out.entry(table, "tls", &text);
     }
     out.entry(table, "state_file", &path(&control.state_file));
+    if let Some(host) = &control.host {
+        out.entry(table, "host", &string(host));
+    }
     if !control.pools.is_empty() {
         out.entry(table, "pools", &list(control.pools.clone()));
     }
@@ -191,6 +211,9 @@ fn listener(listener: &ListenerConfig, pool_name: &str, users: &[UserConfig], ou
         out.entry(table, "tcp_keepalive", &string(&keepalive));
     }
     access(&listener.access, out);
+    if let Some(entry) = &listener.register {
+        out.entry(table, "register", &register(entry));
+    }
     let Some(cluster) = &listener.cluster else { return };
     out.entry(table, "cluster_mode", "\"emulate\"");
     if !cluster.announce.is_empty() {
@@ -201,6 +224,33 @@ fn listener(listener: &ListenerConfig, pool_name: &str, users: &[UserConfig], ou
         let all: Vec<String> = cluster.announce.iter().map(address).collect();
         out.entry(table, "cluster_announce", &format!("[{}]", all.join(", ")));
     }
+}
+
+fn register(entry: &RegisterConfig) -> String {
+    let endpoints: Vec<_> = entry.endpoints.iter().map(|endpoint| string(endpoint)).collect();
+    let mut text = format!(
+        "{{ kind = {}, endpoints = [{}], path = {}, name = {}, address = {}, lease = {}",
+        string(entry.kind.text()),
+        endpoints.join(", "),
+        string(&entry.path),
+        string(&entry.name),
+        string(&entry.address),
+        string(&format_duration(entry.lease)),
+    );
+    let mut add = |key: &str, value: &str| text += &format!(", {key} = {}", string(value));
+    if let Some(user) = &entry.user {
+        add("user", user);
+    }
+    match &entry.password_from {
+        Some(SecretSource::File(file)) => add("password_file", &file.display().to_string()),
+        Some(SecretSource::Variable(name)) => add("password_env", name),
+        None if entry.password.is_some() => add("password", MASK),
+        None => {}
+    }
+    if let Some(file) = &entry.ca_file {
+        add("ca_file", &file.display().to_string());
+    }
+    text + " }"
 }
 
 fn access(access: &AccessConfig, out: &mut Out) {
@@ -229,6 +279,21 @@ fn access(access: &AccessConfig, out: &mut Out) {
     }
     let idle = access.idle_timeout.map_or("off".to_owned(), format_duration);
     out.entry(table, "idle_timeout", &string(&idle));
+}
+
+fn operator(config: &OperatorConfig, out: &mut Out) {
+    let table = &schema::OPERATOR;
+    out.header(table.header);
+    out.entry(table, "name", &string(config.operator.name()));
+    out.entry(table, "role", &string(config.operator.role().text()));
+    secret(table, ["", "token_file", "token_env"], &config.token, &config.token_from, out);
+    if let Some(name) = &config.certificate {
+        out.entry(table, "certificate", &string(name));
+    }
+    if let Some(pools) = config.operator.pools() {
+        let names: Vec<String> = pools.iter().map(|pool| string(pool)).collect();
+        out.entry(table, "pools", &format!("[{}]", names.join(", ")));
+    }
 }
 
 fn user(config: &UserConfig, pools: &[PoolConfig], out: &mut Out) {
@@ -285,12 +350,28 @@ pub fn kind_text(kind: &PoolKindConfig) -> String {
     }
 }
 
-fn pool(pool: &PoolConfig, pools: &[PoolConfig], out: &mut Out) {
+/// Returns where a pool is from, if the process joins a control plane.
+fn owner(config: &Config, pool: &str) -> Option<String> {
+    let is_left = config.control.as_ref()?.pools.iter().any(|name| name == pool);
+    let document = config.document.as_ref();
+    let from = document.filter(|document| document.pools.iter().any(|name| name == pool));
+    Some(match (from, is_left) {
+        (Some(document), _) => format!("The pool is from {}.", document.name),
+        (None, true) => "The pool is from the file, until a document of control has it.".to_owned(),
+        (None, false) => "The pool is from the file.".to_owned(),
+    })
+}
+
+fn pool(pool: &PoolConfig, config: &Config, out: &mut Out) {
+    let pools = &config.pools;
     if matches!(pool.kind, PoolKindConfig::Sentinels(..)) {
         // The sentinels are described with the pool that uses them.
         return;
     }
     out.header(&format!("[pool.{}]", key(&pool.name)));
+    if let Some(owner) = owner(config, &pool.name) {
+        out.comment(&owner);
+    }
     match &pool.kind {
         PoolKindConfig::Store(config) => store(config, out),
         PoolKindConfig::Sharded(set, config) => servers::sharded(set, config, out),
@@ -405,8 +486,10 @@ mod tests {
     #[test]
     fn every_key_of_the_schema_is_described() {
         let everything = include_str!("../tests/good/everything.toml");
-        let config = Config::from_str(everything, "everything.toml").unwrap();
-        let text = describe(&config);
+        // Keys that exclude others of that file.
+        let inside = include_str!("../tests/good/control_inside.toml");
+        let described = |text: &str| describe(&Config::from_str(text, "keyway.toml").unwrap());
+        let text = described(everything) + &described(inside);
         for table in schema::TABLES {
             for key in table.keys {
                 // These keys are described elsewhere: `client_password` as the password of each
@@ -415,6 +498,7 @@ mod tests {
                     key.name,
                     "client_password"
                         | "admin_token_env"
+                        | "token_env"
                         | "replica_password"
                         | "replica_password_env"
                 );

@@ -74,7 +74,7 @@ fn value_text(key: &Key) -> String {
         Kind::Rejoin => "text".to_owned(),
         Kind::HashTag => "two characters".to_owned(),
         Kind::KeyspaceEvents => "letters".to_owned(),
-        Kind::Prefix | Kind::UserName | Kind::HostName => "text".to_owned(),
+        Kind::Prefix | Kind::UserName | Kind::Text | Kind::HostName => "text".to_owned(),
         Kind::Primary => "address of a server".to_owned(),
         Kind::PoolName => "name of a pool".to_owned(),
         Kind::PoolNames => "list of names of pools".to_owned(),

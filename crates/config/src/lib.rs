@@ -21,6 +21,7 @@ mod control_node;
 mod copies;
 mod describe;
 mod document;
+mod document_pools;
 mod emulate;
 mod error;
 mod examples;
@@ -32,9 +33,11 @@ mod listener;
 mod load;
 mod model;
 mod named;
+mod operators;
 mod overlay;
 mod placement;
 mod reader;
+mod register;
 mod replica;
 mod resolve;
 mod routes;
@@ -59,13 +62,16 @@ pub use bus::{BusConfig, BusTls, read_token};
 pub use control_node::{ControlNodeConfig, CoordinatorConfig, EngineConfig};
 pub use describe::{MemoryBound, describe, kind_text};
 pub use document::reference;
+pub use document_pools::ChangedPools;
 pub use error::ConfigError;
 pub use load::read_file;
 pub use model::{
-    AccessConfig, ClusterModeConfig, Config, ControlConfig, Eviction, IoDriver, ListenerConfig,
-    ListenerTlsConfig, LogConfig, LogFormat, LogFsync, LogLevel, PoolConfig, PoolKindConfig,
-    Protocol, QuotaConfig, ReplicaConfig, ReplicationConfig, RoutedConfig, SecretSource,
-    ServerConfig, ServersConfig, SnapshotConfig, StoreConfig, StoreLogConfig, TlsConfig,
-    UserConfig, Workers,
+    AccessConfig, ClusterModeConfig, Config, ControlConfig, DocumentConfig, Eviction, InsideConfig,
+    IoDriver, ListenerConfig, ListenerTlsConfig, LogConfig, LogFormat, LogFsync, LogLevel, OWN_URL,
+    PoolConfig, PoolKindConfig, Protocol, QuotaConfig, ReplicaConfig, ReplicationConfig,
+    RoutedConfig, SecretSource, ServerConfig, ServersConfig, SnapshotConfig, StoreConfig,
+    StoreLogConfig, TlsConfig, UserConfig, Workers,
 };
+pub use operators::OperatorConfig;
+pub use register::{RegisterConfig, RegistryKind};
 pub use value::{counted, size_text};

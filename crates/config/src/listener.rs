@@ -77,6 +77,7 @@ pub(crate) fn listener(
         cluster: emulate::resolve(section, bind, report),
         read_from: cluster::read_from_of_listener(section, pool_section, report),
         access: crate::access::resolve(section, bind, limits, read_file, report),
+        register: crate::register::resolve(section, bind, read_file, report),
     })
 }
 

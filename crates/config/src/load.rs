@@ -1,6 +1,6 @@
 use crate::address::{ListenAddr, parse_typed};
 use crate::error::{ConfigError, Problem, Report};
-use crate::model::Config;
+use crate::model::{Config, DocumentConfig};
 use crate::reader;
 use crate::resolve::resolve;
 use crate::secret::ReadFile;
@@ -101,6 +101,16 @@ pub(crate) struct Overlay<'a> {
     pub(crate) text: &'a str,
 }
 
+impl Overlay<'_> {
+    /// Returns the part of a configuration that is from the overlay.
+    fn found_in(&self, config: &Config) -> DocumentConfig {
+        let names = crate::overlay::pool_names(trimmed(self.text));
+        let left = config.control.as_ref().map_or(&[][..], |control| &control.pools[..]);
+        let pools = left.iter().filter(|pool| names.contains(pool)).cloned().collect();
+        DocumentConfig { name: self.name.to_owned(), pools }
+    }
+}
+
 /// Reads `text`, which came from the file called `shown`, with an overlay. Relative paths refer to
 /// the folder of `path`. With `reads_files` the files that it names are read.
 ///
@@ -131,7 +141,10 @@ pub(crate) fn read_with(
     };
     let place = |all: Vec<ConfigError>| all.into_iter().map(placed).collect();
     match report.finish() {
-        Ok(warnings) => Ok(Config { warnings: place(warnings), ..config }),
+        Ok(warnings) => {
+            let document = Some(overlay.found_in(&config));
+            Ok(Config { warnings: place(warnings), document, ..config })
+        }
         Err(errors) => Err(place(errors)),
     }
 }

@@ -1,5 +1,7 @@
 use crate::address::ListenAddr;
 use crate::error::ConfigError;
+use crate::operators::OperatorConfig;
+use crate::register::RegisterConfig;
 use keyway_base::{KeyspaceEvents, Limits, Network};
 use keyway_bus::{NodeId, Url};
 use keyway_tls::{ClientSettings, ClientTls, PeerSettings, ServerSettings, ServerTls};
@@ -18,6 +20,8 @@ use std::time::Duration;
 pub struct Config {
     /// `[server]`.
     pub server: ServerConfig,
+    /// Every `[[operator]]`, in file order.
+    pub operators: Vec<OperatorConfig>,
     /// `[limits]`.
     pub limits: Limits,
     /// `[control]`.
@@ -28,8 +32,19 @@ pub struct Config {
     pub users: Vec<UserConfig>,
     /// Every `[pool.NAME]`, in file order; at least one.
     pub pools: Vec<PoolConfig>,
+    /// The document of the control plane, if some pools are from it.
+    pub document: Option<DocumentConfig>,
     /// Warnings, in line order. To be logged at the start.
     pub warnings: Vec<ConfigError>,
+}
+
+/// A document of the control plane that stands in place of a part of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DocumentConfig {
+    /// Its name, for people.
+    pub name: String,
+    /// The pools that are from it.
+    pub pools: Vec<String>,
 }
 
 /// `[control]`: the control plane that the process joins.
@@ -47,9 +62,29 @@ pub struct ControlConfig {
     pub tls: Option<PeerSettings>,
     /// The file in which the process keeps documents.
     pub state_file: PathBuf,
+    /// The host under which clients reach listeners at every address of the machine.
+    pub host: Option<String>,
     /// The pools that documents replace.
     pub pools: Vec<String>,
+    /// The control node that runs in the process.
+    pub inside: Option<InsideConfig>,
 }
+
+/// `coordinator` and what belongs to it in `[control]`: a control node in a process that serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InsideConfig {
+    /// The id of the control node on the bus.
+    pub id: NodeId,
+    /// The directory of the coordinator's files.
+    pub dir: PathBuf,
+    /// The lease of the control node's session.
+    pub lease: Duration,
+    /// The addresses at which other processes reach it, besides [`OWN_URL`].
+    pub listen: Vec<Url>,
+}
+
+/// The address at which a process reaches the control node that runs in it.
+pub const OWN_URL: &str = "mem://keyway-control";
 
 impl Config {
     /// Returns whether the listener at `bind`, or the admin address, must leave IPv4 clients to
@@ -280,6 +315,8 @@ pub struct ListenerConfig {
     pub read_from: Option<ReadFrom>,
     /// Its access settings, and the bounds on its clients.
     pub access: AccessConfig,
+    /// The entry by which clients find it. `None`: there is none.
+    pub register: Option<RegisterConfig>,
 }
 
 /// Access settings of a listener, and the bounds on its clients.

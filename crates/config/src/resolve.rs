@@ -38,16 +38,29 @@ pub(crate) fn resolve(
         _ => &[],
     };
     let limits = root.section("limits").map_or_else(Limits::default, |s| limits(s, report));
+    let operators = root.sections("operator");
     let server = match root.section("server") {
-        Some(section) => server(section, read_file, report),
+        Some(section) => server(section, !operators.is_empty(), read_file, report),
         None => server_defaults(),
     };
+    let of_admin = (server.admin_tls.as_ref(), server.admin_token.as_ref());
+    let operators = crate::operators::resolve(operators, of_admin, read_file, report);
     let is_wrong = |key: &str| root.given(key).is_some() && root.value(key).is_none();
     if is_wrong("pool") || is_wrong("user") {
         // References to them cannot be checked.
         let (listeners, users, pools) = Default::default();
-        let control = None;
-        return Config { server, limits, control, listeners, users, pools, warnings: Vec::new() };
+        let (control, document, warnings) = (None, None, Vec::new());
+        return Config {
+            server,
+            operators,
+            limits,
+            control,
+            listeners,
+            users,
+            pools,
+            document,
+            warnings,
+        };
     }
     let pools = named.iter().map(|pool| PoolConfig {
         name: pool.name.clone(),
@@ -65,14 +78,17 @@ pub(crate) fn resolve(
         .collect();
     routes::check(named, report);
     refuse_clashes(root, sections, report);
+    crate::register::check_together(sections, &listeners, report);
     crate::store::refuse_shared_files(named, report);
     refuse_own_listeners(named, sections, report);
     warnings::warn(root, named, sections, report);
     crate::without_effect::warn(named, sections, report);
-    let control = root
-        .section("control")
-        .and_then(|section| crate::control::resolve(section, named, read_file, report));
-    Config { server, limits, control, listeners, users, pools, warnings: Vec::new() }
+    let control = root.section("control").and_then(|section| {
+        let has_admin = server.admin.is_some();
+        crate::control::resolve(section, (named, has_admin), read_file, report)
+    });
+    let (document, warnings) = (None, Vec::new());
+    Config { server, operators, limits, control, listeners, users, pools, document, warnings }
 }
 
 /// Most pools in a file: pools and their sentinels have 16-bit numbers.

@@ -4,12 +4,15 @@
 mod circuit;
 mod cluster;
 mod control;
+mod failover;
 mod key;
 mod kind;
 mod limits;
 mod listener;
 mod memcached;
+mod operator;
 mod pool_kinds;
+mod register;
 mod routes;
 mod server;
 mod sharded;
@@ -19,12 +22,15 @@ mod user;
 
 pub(crate) use circuit::{CIRCUIT, OUTLIERS};
 pub(crate) use cluster::{CLUSTER, REPLICATED};
-pub(crate) use control::{CONTROL, CONTROL_TLS};
+pub(crate) use control::{CONTROL, CONTROL_COORDINATOR, CONTROL_TLS};
+pub(crate) use failover::GROUP_FAILOVER;
 pub(crate) use key::{Key, Table};
 pub(crate) use kind::{Absent, Choices, Kind};
 pub(crate) use limits::LIMITS;
 pub(crate) use listener::LISTENER;
 pub(crate) use memcached::MEMCACHED;
+pub(crate) use operator::OPERATOR;
+pub(crate) use register::REGISTER;
 pub(crate) use routes::{
     FAILOVER, MIRROR, MISS_THEN, PREFIX, PREFIX_ROUTE, RATE_LIMITED, READ_WRITE_SPLIT, SHADOW,
 };
@@ -51,6 +57,12 @@ pub(crate) static ROOT: Table = Table {
             Unset("the process is on its own"),
             "The control plane.",
         ),
+        key(
+            "operator",
+            List(&OPERATOR),
+            Unset("as `admin_token_file` says"),
+            "Operators of the admin address.",
+        ),
         key("listener", List(&LISTENER), Refused, "Where clients connect."),
         key("user", List(&USER), Unset("as the listeners say"), "Who may do what."),
         key("pool", Pools, Refused, "Where requests go."),
@@ -58,15 +70,18 @@ pub(crate) static ROOT: Table = Table {
 };
 
 /// Every table with keys of its own, in the order of the documentation.
-pub(crate) static TABLES: [&Table; 33] = [
+pub(crate) static TABLES: [&Table; 37] = [
     &SERVER,
     &WORKERS,
     &LOG,
     &ADMIN_TLS,
+    &OPERATOR,
     &LIMITS,
     &CONTROL,
+    &CONTROL_COORDINATOR,
     &CONTROL_TLS,
     &LISTENER,
+    &REGISTER,
     &LISTENER_TLS,
     &LISTENER_CERTIFICATES,
     &USER,
@@ -82,6 +97,7 @@ pub(crate) static TABLES: [&Table; 33] = [
     &EJECTION,
     &CIRCUIT,
     &OUTLIERS,
+    &GROUP_FAILOVER,
     &RECONNECT,
     &TLS,
     &PREFIX,

@@ -24,9 +24,10 @@ pub(crate) fn server_defaults() -> ServerConfig {
     }
 }
 
-/// Reads the `[server]` table.
+/// Reads the `[server]` table. With `has_operators` the file has operators of the admin address.
 pub(crate) fn server(
     section: &Section,
+    has_operators: bool,
     read_file: Option<ReadFile<'_>>,
     report: &mut Report<'_>,
 ) -> ServerConfig {
@@ -38,7 +39,7 @@ pub(crate) fn server(
         Some(Value::Listen(addr)) => Some(addr.clone()),
         _ => None,
     };
-    let admin = crate::admin::resolve(section, admin, read_file, report);
+    let admin = crate::admin::resolve(section, (admin, has_operators), read_file, report);
     let log = section.section("log");
     let format = match log.and_then(|log| log.text("format")) {
         Some("json") => LogFormat::Json,

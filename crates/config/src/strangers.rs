@@ -5,7 +5,7 @@ use crate::error::ConfigError;
 use toml::de::{DeTable, DeValue};
 
 /// The tables of Keyway's own files.
-const OURS: [&str; 5] = ["server", "limits", "listener", "pool", "user"];
+const OURS: [&str; 6] = ["server", "limits", "listener", "pool", "user", "operator"];
 
 /// The beginnings of lines in Keyway's own files, also where the rest of the file is spoilt.
 const OUR_HEADERS: [&str; 8] =

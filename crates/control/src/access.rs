@@ -8,7 +8,8 @@
 use crate::problem::Problem;
 use hyper::header::{AUTHORIZATION, HOST, HeaderMap, HeaderName, ORIGIN};
 use hyper::{StatusCode, Uri};
-use keyway_users::Digest;
+use keyway_tls::PeerCertificate;
+use keyway_users::{Digest, Operator, Role};
 use parking_lot::RwLock;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -20,25 +21,54 @@ pub const CHANGE_HEADER: &str = "keyway-change";
 /// Longest token that is checked, in bytes. Hashing a longer one would cost its sender nothing.
 const TOKEN_LEN_MAX: usize = 4 << 10;
 
-/// The access rules. Clones of one another use the same token.
+/// An operator, and what it shows: a token, a certificate or either of both.
+#[derive(Clone, Debug)]
+pub struct Credential {
+    operator: Operator,
+    token: Option<Digest>,
+    certificate: Option<String>,
+}
+
+impl Credential {
+    /// Creates the credential of an operator. A digest of the token is kept. `certificate` is a host
+    /// name to which its certificate is issued.
+    pub fn new(operator: Operator, token: Option<&str>, certificate: Option<&str>) -> Self {
+        let token = token.map(|token| Digest::of(token.as_bytes()));
+        Self { operator, token, certificate: certificate.map(str::to_owned) }
+    }
+}
+
+/// The sender of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// The operator.
+    pub operator: Operator,
+    /// The address that it asks from, `HOST:PORT`.
+    pub address: String,
+}
+
+/// The access rules. Clones of one another use the same tokens.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
-    token: Arc<RwLock<Option<Digest>>>,
+    credentials: Arc<RwLock<Vec<Credential>>>,
     has_certificates: bool,
 }
 
 impl Access {
-    /// Creates rules that admit clients that know `token` (of which a digest is kept), or any
-    /// client without a token.
+    /// Creates rules that admit clients that know `token` (of which a digest is kept) as the
+    /// operator `admin`, or any client without a token.
     pub fn new(token: Option<&str>) -> Self {
         let access = Self::default();
-        access.set_token(token);
+        access.set(token, Vec::new());
         access
     }
 
-    /// Requires `token` from the next request on, or no token.
-    pub fn set_token(&self, token: Option<&str>) {
-        *self.token.write() = token.map(|token| Digest::of(token.as_bytes()));
+    /// Admits from the next request on these operators, and the operator `admin` with `token`.
+    /// Without any of them every client may do everything.
+    pub fn set(&self, token: Option<&str>, mut credentials: Vec<Credential>) {
+        let admin = token.map(|token| Credential::new(Operator::admin(), Some(token), None));
+        credentials.extend(admin);
+        *self.credentials.write() = credentials;
     }
 
     /// Returns the rules for a listener where each client has shown a certificate.
@@ -48,20 +78,23 @@ impl Access {
         self
     }
 
-    /// Returns whether requests must have a token.
-    pub fn has_token(&self) -> bool {
-        self.token.read().is_some()
+    /// Returns whether requests must show a token, or the certificate of an operator.
+    pub fn has_credentials(&self) -> bool {
+        !self.credentials.read().is_empty()
     }
 
-    /// Checks whether a request may be answered at all.
-    pub(crate) fn check(&self, kind: Kind, asked: &RequestParts<'_>) -> Result<(), Problem> {
+    /// Checks whether a request may be answered at all. Returns its sender.
+    pub(crate) fn check(&self, kind: Kind, asked: &RequestParts<'_>) -> Result<Operator, Problem> {
         if kind == Kind::Probe {
-            return Ok(());
+            return Ok(Operator::anonymous());
         }
-        match &*self.token.read() {
-            Some(digest) => check_token(digest, asked.headers)?,
-            None if self.has_certificates || kind == Kind::Read => {}
-            None => check_host(asked)?,
+        let credentials = self.credentials.read();
+        let operator = match credentials.is_empty() {
+            false => identified(&credentials, asked)?,
+            true => Operator::anonymous(),
+        };
+        if credentials.is_empty() && !self.has_certificates && kind != Kind::Read {
+            check_host(asked)?;
         }
         if matches!(kind, Kind::Change | Kind::ApiChange) {
             check_no_page(asked.headers)?;
@@ -71,7 +104,46 @@ impl Access {
             let what = format!("add the header \"{CHANGE_HEADER}: 1\": no page of a browser can");
             return Err(Problem::new(StatusCode::FORBIDDEN, what));
         }
-        Ok(())
+        Ok(operator)
+    }
+}
+
+/// The right that a request needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// None: the answer is no secret.
+    Nothing,
+    /// Reading.
+    Read,
+    /// Changing what belongs to pools. The resource checks the pools, which are in the request.
+    Pools,
+    /// Changing the process.
+    Admin,
+}
+
+impl Need {
+    /// Refuses an operator whose role is not enough.
+    pub(crate) fn check(self, operator: &Operator) -> Result<(), Problem> {
+        let least = match self {
+            Need::Nothing => return Ok(()),
+            Need::Read => Role::Viewer,
+            Need::Pools => Role::Operator,
+            Need::Admin => Role::Admin,
+        };
+        if operator.role() >= least {
+            return Ok(());
+        }
+        let (name, role) = (operator.name(), operator.role());
+        let what = format!("this needs the role {least}, and {name} is {}", with_article(role));
+        Err(Problem::new(StatusCode::FORBIDDEN, what))
+    }
+}
+
+fn with_article(role: Role) -> &'static str {
+    match role {
+        Role::Viewer => "a viewer",
+        Role::Operator => "an operator",
+        Role::Admin => "an admin",
     }
 }
 
@@ -94,20 +166,41 @@ pub(crate) enum Kind {
 pub(crate) struct RequestParts<'r> {
     pub(crate) headers: &'r HeaderMap,
     pub(crate) uri: &'r Uri,
+    /// The checked certificate of the client, if it has shown one.
+    pub(crate) certificate: Option<&'r PeerCertificate>,
 }
 
-fn check_token(digest: &Digest, headers: &HeaderMap) -> Result<(), Problem> {
-    let shown = headers.get(AUTHORIZATION).and_then(|value| token_of(value.as_bytes()));
-    match shown {
-        Some(token) if token.len() <= TOKEN_LEN_MAX && digest.is_of(token) => Ok(()),
-        shown => Err(Problem::new(
-            StatusCode::UNAUTHORIZED,
-            match shown {
-                Some(_) => "the token is wrong: show what admin_token_file or admin_token_env has",
-                None => "show the token: Authorization: Bearer TOKEN",
-            },
-        )),
+/// Finds the operator of a request. A token counts before a certificate: a client that shows a wrong
+/// token is refused, whatever its certificate is.
+fn identified(credentials: &[Credential], asked: &RequestParts<'_>) -> Result<Operator, Problem> {
+    let shown = asked.headers.get(AUTHORIZATION).and_then(|value| token_of(value.as_bytes()));
+    let refuse = |what: &str| Problem::new(StatusCode::UNAUTHORIZED, what);
+    let Some(token) = shown else {
+        let is_named = |one: &&Credential| {
+            let name = one.certificate.as_deref();
+            name.zip(asked.certificate).is_some_and(|(name, shown)| shown.has_name(name))
+        };
+        let found = credentials.iter().find(is_named).map(|one| one.operator.clone());
+        return found.ok_or_else(|| match asked.certificate {
+            Some(_) => refuse("the certificate is of no operator: show a token, or another one"),
+            None => refuse("show the token: Authorization: Bearer TOKEN"),
+        });
+    };
+    let wrong = "the token is wrong: show what admin_token_file or admin_token_env has, or that of \
+                 an [[operator]]";
+    if token.len() > TOKEN_LEN_MAX {
+        return Err(refuse(wrong));
     }
+    // Every token is compared, so the time does not tell which one was nearly right, or whose it is.
+    let shown = Digest::of(token);
+    let mut found = None;
+    for one in credentials {
+        let is_its = one.token.as_ref().is_some_and(|digest| digest.equals(&shown));
+        if is_its {
+            found = Some(&one.operator);
+        }
+    }
+    found.cloned().ok_or_else(|| refuse(wrong))
 }
 
 /// Returns the token of `Bearer TOKEN`.
@@ -163,7 +256,8 @@ mod tests {
 
     fn may(access: &Access, kind: Kind, lines: &[(&'static str, &'static str)]) -> bool {
         let (headers, uri) = (headers(lines), Uri::from_static("/v1/pools"));
-        access.check(kind, &RequestParts { headers: &headers, uri: &uri }).is_ok()
+        let asked = RequestParts { headers: &headers, uri: &uri, certificate: None };
+        access.check(kind, &asked).is_ok()
     }
 
     const CHANGE: (&str, &str) = (CHANGE_HEADER, "1");
@@ -227,9 +321,37 @@ mod tests {
             }
         }
         assert!(!format!("{access:?}").contains("sesame"));
-        access.clone().set_token(Some("open barley"));
+        access.clone().set(Some("open barley"), Vec::new());
         let shows = |value| may(&access, Kind::ApiRead, &[("authorization", value)]);
         assert!(!shows("Bearer open sesame") && shows("Bearer open barley"));
-        assert!(access.has_token() && !Access::default().has_token());
+        assert!(access.has_credentials() && !Access::default().has_credentials());
+    }
+
+    #[test]
+    fn each_operator_is_known_by_its_own_token() {
+        let access = Access::default();
+        let of = |name: &str, role, token: &str| {
+            Credential::new(Operator::new(name, role, None).unwrap(), Some(token), None)
+        };
+        let all = vec![of("ann", Role::Viewer, "token of ann"), of("bob", Role::Admin, "of bob")];
+        access.set(Some("open sesame"), all);
+        let known = |token: &str| {
+            let value = HeaderValue::from_str(&format!("Bearer {token}")).unwrap();
+            let headers = [(AUTHORIZATION, value)].into_iter().collect();
+            let uri = Uri::from_static("/v1/pools");
+            let asked = RequestParts { headers: &headers, uri: &uri, certificate: None };
+            access.check(Kind::ApiRead, &asked).ok().map(|one| (one.name().to_owned(), one.role()))
+        };
+        assert_eq!(known("token of ann"), Some(("ann".to_owned(), Role::Viewer)));
+        assert_eq!(known("of bob"), Some(("bob".to_owned(), Role::Admin)));
+        assert_eq!(known("open sesame"), Some(("admin".to_owned(), Role::Admin)));
+        assert_eq!(known("token of"), None);
+        assert!(!format!("{access:?}").contains("token of"));
+        let needs = [Need::Nothing, Need::Read, Need::Pools, Need::Admin];
+        for (role, allowed) in [(Role::Viewer, 2), (Role::Operator, 3), (Role::Admin, 4)] {
+            let operator = Operator::new("ann", role, None).unwrap();
+            let may = needs.iter().filter(|need| need.check(&operator).is_ok()).count();
+            assert_eq!(may, allowed, "{role}");
+        }
     }
 }

@@ -19,7 +19,7 @@ use tokio::time::{sleep, timeout};
 use crate::access::Access;
 use crate::limits::AdminLimits;
 use crate::places::{Displaced, Place, Places};
-use crate::routes::{Answering, respond, slow};
+use crate::routes::{Answering, Client, respond, slow};
 use crate::secured::secure;
 use crate::state::AdminState;
 use keyway_tls::ServerTls;
@@ -40,8 +40,8 @@ pub struct AdminOptions {
 const HEAD_LEN_MAX: usize = 8 << 10;
 /// Most header lines of a request. Browsers send about 20.
 const HEADERS_MAX: usize = 64;
-/// Most reloads that run at once; more wait for those.
-const SLOW_MAX: usize = 2;
+/// Most requests that run at once and take long, such as reloads; more wait for those.
+const SLOW_MAX: usize = 8;
 /// Pause after a failed accept. Accepting fails only for lack of resources. Without a pause the
 /// thread would spin until that is over.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -257,10 +257,10 @@ async fn accept_all(
         .header_read_timeout(limits.header_time);
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => {
+            Ok((stream, address)) => {
                 let (place, displaced) = places.take().await;
                 let time = limits.connection_time;
-                let connection = Connection { stream, place, displaced, time };
+                let connection = Connection { stream, address, place, displaced, time };
                 match &tls {
                     Some(tls) => spawn_secured(&http, connection, tls, &answering, open),
                     None => spawn_connection(&http, connection, &answering, open),
@@ -277,6 +277,7 @@ async fn accept_all(
 /// An accepted connection.
 struct Connection {
     stream: TcpStream,
+    address: SocketAddr,
     place: Arc<Place>,
     displaced: Displaced,
     time: Duration,
@@ -288,9 +289,10 @@ fn spawn_connection(
     answering: &Answering,
     open: &GracefulShutdown,
 ) {
-    let Connection { stream, place, displaced, time } = connection;
-    let (answering, own) = (answering.clone(), Arc::clone(&place));
-    let service = service_fn(move |request| respond(answering.clone(), Arc::clone(&own), request));
+    let Connection { stream, address, place, displaced, time } = connection;
+    let client = Arc::new(Client { address, certificate: Arc::default() });
+    let (answering, own) = (answering.clone(), (Arc::clone(&place), client));
+    let service = service_fn(move |request| respond(answering.clone(), own.clone(), request));
     let connection = open.watch(http.serve_connection(TokioIo::new(stream), service));
     tokio::spawn(async move {
         // A client that violates HTTP, leaves or exceeds its time harms only itself, and there is
@@ -311,10 +313,12 @@ fn spawn_secured(
     answering: &Answering,
     open: &GracefulShutdown,
 ) {
-    let Connection { stream, place, displaced, time } = connection;
-    let Some((plain, carrying)) = secure(stream, tls) else { return };
-    let (answering, own) = (answering.clone(), Arc::clone(&place));
-    let service = service_fn(move |request| respond(answering.clone(), Arc::clone(&own), request));
+    let Connection { stream, address, place, displaced, time } = connection;
+    let client = Arc::new(Client { address, certificate: Arc::default() });
+    let certificate = Arc::clone(&client.certificate);
+    let Some((plain, carrying)) = secure(stream, tls, certificate) else { return };
+    let (answering, own) = (answering.clone(), (Arc::clone(&place), client));
+    let service = service_fn(move |request| respond(answering.clone(), own.clone(), request));
     let connection = open.watch(http.serve_connection(TokioIo::new(plain), service));
     tokio::spawn(async move {
         tokio::select! {

@@ -10,9 +10,10 @@ use hyper::{Method, Response, StatusCode};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::access::Kind;
+use crate::access::{Caller, Kind, Need};
 use crate::backends::{self, AWAY, PoolStatus};
-use crate::fleet::{ApplyOrder, ApplyRefusal, FleetApi};
+use crate::fleet_api;
+use crate::members::OfMembers;
 use crate::problem::Problem;
 use crate::process::{AfterDrain, Api, LogLevel, SlowRequest, UpgradeState};
 use crate::query::parameters;
@@ -32,7 +33,7 @@ const LIMIT_MAX: usize = 1000;
 const LIMIT_DEFAULT: usize = 100;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Resource {
+pub(crate) enum Resource {
     Health,
     Ready,
     Status,
@@ -54,11 +55,80 @@ enum Resource {
     ReadDocument,
     ApplyDocument,
     Documents,
+    ReadRollout,
+    SteerRollout,
+    Proxies,
+    OfMembers(OfMembers),
+    Groups,
+    FailOver,
+    Audit,
+    Events,
     Description,
 }
 
+impl Resource {
+    /// Returns the right that a request for it needs. A resource that needs [`Need::Pools`] checks
+    /// the pools itself, by [`Call::check_pool`] or by what a document changes.
+    fn need(self) -> Need {
+        match self {
+            Self::Health | Self::Ready => Need::Nothing,
+            Self::Status
+            | Self::Pools
+            | Self::Servers
+            | Self::Connections
+            | Self::SlowLog
+            | Self::HotKeys
+            | Self::Config
+            | Self::ReadLogLevel
+            | Self::Fleet
+            | Self::ReadDocument
+            | Self::Documents
+            | Self::ReadRollout
+            | Self::Proxies
+            | Self::Groups
+            | Self::Audit
+            | Self::Events
+            | Self::Description => Need::Read,
+            Self::Eject
+            | Self::Restore
+            | Self::KillScript
+            | Self::ApplyDocument
+            | Self::SteerRollout
+            | Self::FailOver => Need::Pools,
+            Self::SetLogLevel | Self::Drain | Self::Reload | Self::Upgrade => Need::Admin,
+            Self::OfMembers(which) => which.need(),
+        }
+    }
+
+    /// Returns whether a control node answers for it, in whatever process it runs.
+    pub(crate) fn is_of_fleet(self) -> bool {
+        matches!(
+            self,
+            Self::Fleet
+                | Self::ReadDocument
+                | Self::ApplyDocument
+                | Self::Documents
+                | Self::ReadRollout
+                | Self::SteerRollout
+                | Self::Proxies
+                | Self::OfMembers(_)
+                | Self::Groups
+                | Self::FailOver
+                | Self::Audit
+                | Self::Events
+        )
+    }
+
+    /// Returns the path of the same for all members of a fleet, if there is one.
+    pub(crate) fn path_of_members(self) -> Option<String> {
+        let of_process = ROUTES.iter().find(|(.., resource)| *resource == self)?.1;
+        let path = of_process.replacen("/v1/", "/v1/fleet/", 1);
+        ROUTES.iter().any(|(_, known, _)| *known == path).then_some(path)
+    }
+}
+
 /// Every resource, with its method and path.
-const ROUTES: [(Method, &str, Resource); 22] = [
+const ROUTES: [(Method, &str, Resource); 44] = [
     (Method::GET, "/v1/health", Resource::Health),
     (Method::GET, "/v1/ready", Resource::Ready),
     (Method::GET, "/v1/status", Resource::Status),
@@ -80,10 +150,32 @@ const ROUTES: [(Method, &str, Resource); 22] = [
     (Method::GET, "/v1/fleet/document", Resource::ReadDocument),
     (Method::POST, "/v1/fleet/document", Resource::ApplyDocument),
     (Method::GET, "/v1/fleet/documents", Resource::Documents),
+    (Method::GET, ROLLOUT, Resource::ReadRollout),
+    (Method::POST, ROLLOUT, Resource::SteerRollout),
+    (Method::GET, "/v1/fleet/proxies", Resource::Proxies),
+    (Method::GET, "/v1/fleet/status", Resource::OfMembers(OfMembers::Status)),
+    (Method::GET, "/v1/fleet/pools", Resource::OfMembers(OfMembers::Pools)),
+    (Method::GET, "/v1/fleet/servers", Resource::OfMembers(OfMembers::Servers)),
+    (Method::POST, "/v1/fleet/servers/eject", Resource::OfMembers(OfMembers::ChangeOfPool)),
+    (Method::POST, "/v1/fleet/servers/restore", Resource::OfMembers(OfMembers::ChangeOfPool)),
+    (Method::GET, "/v1/fleet/connections", Resource::OfMembers(OfMembers::Connections)),
+    (Method::GET, "/v1/fleet/slow-log", Resource::OfMembers(OfMembers::SlowLog)),
+    (Method::GET, "/v1/fleet/hot-keys", Resource::OfMembers(OfMembers::HotKeys)),
+    (Method::GET, "/v1/fleet/config", Resource::OfMembers(OfMembers::Config)),
+    (Method::PUT, "/v1/fleet/log-level", Resource::OfMembers(OfMembers::Change)),
+    (Method::POST, "/v1/fleet/drain", Resource::OfMembers(OfMembers::NamedChange)),
+    (Method::POST, "/v1/fleet/reload", Resource::OfMembers(OfMembers::Change)),
+    (Method::POST, "/v1/fleet/upgrade", Resource::OfMembers(OfMembers::NamedChange)),
+    (Method::POST, "/v1/fleet/scripts/kill", Resource::OfMembers(OfMembers::ChangeOfPool)),
+    (Method::GET, "/v1/fleet/page", Resource::OfMembers(OfMembers::Page)),
+    (Method::GET, "/v1/fleet/groups", Resource::Groups),
+    (Method::POST, FAILOVER, Resource::FailOver),
+    (Method::GET, "/v1/fleet/audit", Resource::Audit),
+    (Method::GET, EVENTS, Resource::Events),
     (Method::GET, "/v1/openapi.json", Resource::Description),
 ];
 
-type Reply = Response<Full<Bytes>>;
+pub(crate) type Reply = Response<Full<Bytes>>;
 
 /// Returns every method and path of the API.
 pub(crate) fn listed() -> impl Iterator<Item = (&'static str, &'static str)> {
@@ -107,13 +199,45 @@ pub(crate) fn kind(method: &Method, path: &str) -> Kind {
     }
 }
 
-/// Returns whether an answer may take seconds: a reload waits for every worker, and an upgrade for
-/// a reload before it.
+/// Returns the right that an API request needs. A path that is not there needs what a read needs.
+pub(crate) fn need(method: &Method, path: &str) -> Need {
+    let asked = if method == Method::HEAD { &Method::GET } else { method };
+    let there = ROUTES.iter().find(|(known, there, _)| known == asked && *there == path);
+    there.map_or(Need::Read, |(.., resource)| resource.need())
+}
+
+/// Returns whether an answer may take seconds: a reload waits for every worker, an upgrade for a
+/// reload before it, and what is of members for the slowest of them.
 pub(crate) fn takes_long(method: &Method, path: &str) -> bool {
-    method == Method::POST && matches!(path, "/v1/reload" | "/v1/upgrade" | DOCUMENT)
+    is_of_members(path)
+        || method == Method::POST
+            && matches!(path, "/v1/reload" | "/v1/upgrade" | DOCUMENT | ROLLOUT | FAILOVER)
+}
+
+/// Returns whether members answer a request, which changes nothing.
+pub(crate) fn reads_members(method: &Method, path: &str) -> bool {
+    matches!(*method, Method::GET | Method::HEAD) && is_of_members(path)
+}
+
+fn is_of_members(path: &str) -> bool {
+    ROUTES
+        .iter()
+        .any(|(_, known, resource)| *known == path && matches!(resource, Resource::OfMembers(_)))
+}
+
+/// Returns whether what has this path takes parameters.
+pub(crate) fn takes_query(path: &str) -> bool {
+    matches!(path, "/v1/servers" | "/v1/connections" | "/v1/slow-log" | "/v1/hot-keys")
 }
 
 const DOCUMENT: &str = "/v1/fleet/document";
+
+const ROLLOUT: &str = "/v1/fleet/rollout";
+
+const FAILOVER: &str = "/v1/fleet/groups/failover";
+
+/// The path of the fleet's events, whose answer may wait for the next one.
+pub(crate) const EVENTS: &str = "/v1/fleet/events";
 
 /// Longest body of a request with a document, in bytes: each of its bytes may take two in JSON.
 const DOCUMENT_BODY_LEN_MAX: usize = 2 * keyway_fleet::limits::DOCUMENT_LEN_MAX + 1024;
@@ -130,6 +254,21 @@ pub(crate) struct Call<'r> {
     pub(crate) query: &'r str,
     pub(crate) headers: &'r HeaderMap,
     pub(crate) body: &'r [u8],
+    pub(crate) caller: &'r Caller,
+}
+
+impl Call<'_> {
+    /// Refuses a change of a pool that the sender may not change.
+    pub(crate) fn check_pool(&self, pool: &str) -> Result<(), Problem> {
+        let operator = &self.caller.operator;
+        match operator.may_change(pool) {
+            true => Ok(()),
+            false => {
+                let what = operator.refusal(&format!("pool {pool}"));
+                Err(Problem::new(StatusCode::FORBIDDEN, what))
+            }
+        }
+    }
 }
 
 /// Answers a request whose sender has access.
@@ -168,18 +307,19 @@ fn find(call: &Call<'_>) -> Result<Resource, Problem> {
 }
 
 fn answer(state: &dyn AdminState, resource: Resource, call: &Call<'_>) -> Result<Reply, Problem> {
-    if let Some(fleet) = state.fleet() {
-        return answer_fleet(state, fleet, resource, call);
+    if let Some(fleet) = state.fleet()
+        && (resource.is_of_fleet() || state.api().is_none())
+    {
+        return fleet_api::answer(state, fleet, resource, call);
     }
     let Some(api) = state.api() else {
         let what = "this process has no API: it serves /metrics, /healthz and /readyz";
         return Err(Problem::new(StatusCode::NOT_FOUND, what));
     };
-    let takes_query = matches!(
-        resource,
-        Resource::Servers | Resource::Connections | Resource::SlowLog | Resource::HotKeys
-    );
-    if !takes_query {
+    if resource.is_of_fleet() {
+        return Err(no_control());
+    }
+    if !takes_query(call.path) {
         queried(call.query, [])?;
     }
     match resource {
@@ -213,79 +353,28 @@ fn answer(state: &dyn AdminState, resource: Resource, call: &Call<'_>) -> Result
         Resource::Fleet
         | Resource::ReadDocument
         | Resource::ApplyDocument
-        | Resource::Documents => {
-            let what = "this process is no control node: ask one of `keyway control`";
-            Err(Problem::new(StatusCode::NOT_FOUND, what))
-        }
+        | Resource::Documents
+        | Resource::ReadRollout
+        | Resource::SteerRollout
+        | Resource::Proxies
+        | Resource::OfMembers(_)
+        | Resource::Groups
+        | Resource::FailOver
+        | Resource::Audit
+        | Resource::Events => Err(no_control()),
         Resource::Description => Ok(description()),
     }
 }
 
-fn description() -> Reply {
+fn no_control() -> Problem {
+    let what = "this process is no control node: ask one of `keyway control`";
+    Problem::new(StatusCode::NOT_FOUND, what)
+}
+
+pub(crate) fn description() -> Reply {
     let mut reply = json(&());
     *reply.body_mut() = Full::new(Bytes::from_static(OPENAPI.as_bytes()));
     reply
-}
-
-/// Answers for a control node, which has few of the resources of a process that serves.
-fn answer_fleet(
-    state: &dyn AdminState,
-    fleet: &dyn FleetApi,
-    resource: Resource,
-    call: &Call<'_>,
-) -> Result<Reply, Problem> {
-    queried(call.query, [])?;
-    let mute = |what: String| Problem::new(StatusCode::SERVICE_UNAVAILABLE, what);
-    match resource {
-        Resource::Health => Ok(health(state)),
-        Resource::Ready => ready(state),
-        Resource::Description => Ok(description()),
-        Resource::Fleet => Ok(json(&fleet.fleet().map_err(mute)?)),
-        Resource::Documents => {
-            Ok(json(&DocumentList { documents: fleet.documents().map_err(mute)? }))
-        }
-        Resource::ReadDocument => match fleet.documents().map_err(mute)?.first() {
-            Some(current) => Ok(json(current)),
-            None => {
-                let what = "there is no document yet: its revision is 0";
-                Err(Problem::new(StatusCode::NOT_FOUND, what))
-            }
-        },
-        Resource::ApplyDocument => {
-            let ApplyBody { base, document, dry_run } = body(call)?;
-            if base.is_none() && !dry_run {
-                let what = "name the revision that you have seen as `base`; the first one is 0";
-                return Err(Problem::new(StatusCode::BAD_REQUEST, what));
-            }
-            let order = ApplyOrder { base, document: &document, dry_run };
-            fleet.apply(&order).map(|applied| json(&applied)).map_err(|refusal| match refusal {
-                ApplyRefusal::Invalid(errors) => {
-                    let what = "the document is wrong, and nothing was stored: see errors";
-                    Problem::new(StatusCode::UNPROCESSABLE_ENTITY, what).with_errors(errors)
-                }
-                ApplyRefusal::Conflict(what) => Problem::new(StatusCode::CONFLICT, what),
-                ApplyRefusal::Unavailable(what) => mute(what),
-            })
-        }
-        _ => {
-            let what = "this process is a control node: it serves no clients; see /v1/fleet";
-            Err(Problem::new(StatusCode::NOT_FOUND, what))
-        }
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ApplyBody {
-    base: Option<u64>,
-    document: String,
-    #[serde(default)]
-    dry_run: bool,
-}
-
-#[derive(Serialize)]
-struct DocumentList {
-    documents: Vec<crate::fleet::DocumentStatus>,
 }
 
 #[derive(Serialize)]
@@ -371,7 +460,7 @@ struct Outcome {
     message: String,
 }
 
-fn health(state: &dyn AdminState) -> Reply {
+pub(crate) fn health(state: &dyn AdminState) -> Reply {
     if !state.draining() {
         return json(&Health { status: "ok" });
     }
@@ -380,7 +469,7 @@ fn health(state: &dyn AdminState) -> Reply {
     reply
 }
 
-fn ready(state: &dyn AdminState) -> Result<Reply, Problem> {
+pub(crate) fn ready(state: &dyn AdminState) -> Result<Reply, Problem> {
     let Readiness { reasons, failing, unknown } = Readiness::of(state);
     if reasons.is_empty() {
         return Ok(json(&Ready { ready: true, unknown, failing }));
@@ -412,7 +501,7 @@ fn servers(state: &dyn AdminState, call: &Call<'_>) -> Result<Reply, Problem> {
 }
 
 /// Returns the pool and the limit of a query.
-fn pool_and_limit(query: &str) -> Result<(Option<String>, usize), Problem> {
+pub(crate) fn pool_and_limit(query: &str) -> Result<(Option<String>, usize), Problem> {
     let [pool, limit] = queried(query, ["pool", "limit"])?;
     let limit = limit.map_or(Some(LIMIT_DEFAULT), |text| {
         let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
@@ -452,6 +541,7 @@ fn eject(state: &dyn AdminState, api: &dyn Api, call: &Call<'_>) -> Result<Reply
     let ServerName { pool, server } = body(call)?;
     checked_name("pool", &pool)?;
     checked_name("server", &server)?;
+    call.check_pool(&pool)?;
     let found = api.eject(&pool, &server);
     let changed = found.map_err(|what| Problem::new(StatusCode::NOT_FOUND, what))?;
     let word = if changed { "is ejected" } else { "was ejected already" };
@@ -470,6 +560,7 @@ fn restore(state: &dyn AdminState, call: &Call<'_>) -> Result<Reply, Problem> {
     let ServerName { pool, server } = body(call)?;
     checked_name("pool", &pool)?;
     checked_name("server", &server)?;
+    call.check_pool(&pool)?;
     let is_away = state.pools().iter().filter(|one| one.name == pool).any(|one| {
         let mut servers = one.backends.iter();
         servers.any(|one| one.name == server && one.state == AWAY)
@@ -519,6 +610,7 @@ fn upgrade(api: &dyn Api) -> Result<Reply, Problem> {
 fn kill_script(state: &dyn AdminState, call: &Call<'_>) -> Result<Reply, Problem> {
     let PoolName { pool } = body(call)?;
     checked_name("pool", &pool)?;
+    call.check_pool(&pool)?;
     let killed = state.kill_script(&pool);
     match killed.map_err(|what| Problem::new(StatusCode::NOT_FOUND, what))? {
         ScriptKill::Ends => {
@@ -540,7 +632,7 @@ fn kill_script(state: &dyn AdminState, call: &Call<'_>) -> Result<Reply, Problem
 
 /// Returns the body of a request. It must be JSON and declared as such, which a page of another
 /// origin cannot do.
-fn body<T: DeserializeOwned>(call: &Call<'_>) -> Result<T, Problem> {
+pub(crate) fn body<T: DeserializeOwned>(call: &Call<'_>) -> Result<T, Problem> {
     let kind = call.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let kind = kind.and_then(|kind| kind.split(';').next()).unwrap_or_default();
     if !kind.trim().eq_ignore_ascii_case("application/json") {
@@ -552,6 +644,26 @@ fn body<T: DeserializeOwned>(call: &Call<'_>) -> Result<T, Problem> {
     })
 }
 
+/// Checks the body of a change that members are to carry out, as each of them does.
+pub(crate) fn check_body(path: &str, call: &Call<'_>) -> Result<(), Problem> {
+    match path {
+        "/v1/servers/eject" | "/v1/servers/restore" => {
+            let ServerName { pool, server } = body(call)?;
+            checked_name("pool", &pool)?;
+            checked_name("server", &server)?;
+            call.check_pool(&pool)
+        }
+        "/v1/scripts/kill" => {
+            let PoolName { pool } = body(call)?;
+            checked_name("pool", &pool)?;
+            call.check_pool(&pool)
+        }
+        "/v1/log-level" => body::<Level>(call).map(drop),
+        "/v1/drain" => body::<Drain>(call).map(drop),
+        _ => Ok(()),
+    }
+}
+
 fn checked_name(what: &str, name: &str) -> Result<(), Problem> {
     if (1..=NAME_LEN_MAX).contains(&name.chars().count()) {
         return Ok(());
@@ -561,7 +673,10 @@ fn checked_name(what: &str, name: &str) -> Result<(), Problem> {
 }
 
 /// Returns the parameters of a query. Each may be given at most once, and must not be empty.
-fn queried<const N: usize>(query: &str, names: [&str; N]) -> Result<[Option<String>; N], Problem> {
+pub(crate) fn queried<const N: usize>(
+    query: &str,
+    names: [&str; N],
+) -> Result<[Option<String>; N], Problem> {
     let values =
         parameters(query, names).map_err(|what| Problem::new(StatusCode::BAD_REQUEST, what))?;
     for (name, value) in names.iter().zip(&values) {
@@ -572,7 +687,7 @@ fn queried<const N: usize>(query: &str, names: [&str; N]) -> Result<[Option<Stri
     Ok(values)
 }
 
-fn json(value: &impl Serialize) -> Reply {
+pub(crate) fn json(value: &impl Serialize) -> Reply {
     // These are texts, numbers and lists of them, all of which can be written.
     let text = serde_json::to_string(value).unwrap_or_default() + "\n";
     let mut reply = Response::new(Full::new(text.into()));
@@ -582,7 +697,7 @@ fn json(value: &impl Serialize) -> Reply {
 }
 
 /// Adds the headers of every reply: it must not be cached, and its type must not be guessed.
-fn finished(mut reply: Reply) -> Reply {
+pub(crate) fn finished(mut reply: Reply) -> Reply {
     let headers = reply.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     let options = HeaderName::from_static("x-content-type-options");

@@ -189,7 +189,7 @@ fn json_string(text: &str) -> String {
 }
 
 /// Returns a time such as `2026-01-31T23:59:59Z`, in the form of RFC 3339.
-pub(crate) fn utc(unix_seconds: u64) -> String {
+pub fn utc(unix_seconds: u64) -> String {
     let (days, of_day) = (unix_seconds / 86_400, unix_seconds % 86_400);
     // Years are counted from March, so that they end with the leap day.
     let days = days + 719_468;

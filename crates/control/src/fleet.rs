@@ -1,10 +1,16 @@
 //! The fleet, as a control node shows and changes it: `/v1/fleet`.
 
+use crate::access::Caller;
 use crate::backends::as_utc;
-use serde::Serialize;
+use crate::events::EventLog;
+use crate::groups::{FailoverOrder, GroupStatus};
+use crate::members::{MemberAnswer, PassedRequest, Selection};
+use keyway_fleet::AuditLog;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// The part of the API that only a control node has. It is called on the listener's thread, and
-/// answers within two seconds; [`FleetApi::apply`] has a thread of its own.
+/// answers within two seconds; [`FleetApi::apply`] and [`FleetApi::pass_on`] have threads of their own.
 pub trait FleetApi: Send + Sync {
     /// Returns the leader and the members.
     ///
@@ -24,17 +30,162 @@ pub trait FleetApi: Send + Sync {
     /// # Errors
     /// Returns why nothing was stored, or is not known to be.
     fn apply(&self, order: &ApplyOrder<'_>) -> Result<AppliedStatus, ApplyRefusal>;
+
+    /// Returns the rollout that is going on, or the latest one; `None` if there was none.
+    ///
+    /// # Errors
+    /// Returns a text if the node does not answer.
+    fn rollout(&self) -> Result<Option<RolloutStatus>, String>;
+
+    /// Has the rollout that is going on do something.
+    ///
+    /// # Errors
+    /// Returns why it was not done, or is not known to be.
+    fn steer(&self, action: RolloutAction, by: &Caller) -> Result<(), ApplyRefusal>;
+
+    /// Has members answer a request, and waits for the slowest of them for some seconds. Returns an
+    /// answer for each, in the order of their ids.
+    ///
+    /// # Errors
+    /// Returns why no member was asked: there is no such one, or this node does not lead.
+    fn pass_on(
+        &self,
+        to: &Selection,
+        request: &PassedRequest,
+        by: &Caller,
+    ) -> Result<Vec<MemberAnswer>, ApplyRefusal>;
+
+    /// Returns the groups of servers, in the order of their pools.
+    ///
+    /// # Errors
+    /// Returns a text if the node does not answer.
+    fn groups(&self) -> Result<Vec<GroupStatus>, String>;
+
+    /// Has another server of a group become the primary. Returns when it is.
+    ///
+    /// # Errors
+    /// Returns why it was not done, or is not known to be.
+    fn fail_over(&self, order: &FailoverOrder, by: &Caller) -> Result<(), ApplyRefusal>;
+
+    /// Returns the audit log, as the coordinator has it.
+    ///
+    /// # Errors
+    /// Returns a text if the node does not answer.
+    fn audit(&self) -> Result<AuditLog, String>;
+
+    /// Returns the events that this node knows.
+    fn events(&self) -> Arc<EventLog>;
 }
 
 /// An order to store a document.
 #[derive(Clone, Copy, Debug)]
 pub struct ApplyOrder<'o> {
+    /// The operator.
+    pub by: &'o Caller,
     /// The revision that the operator has seen; `None` in a dry run means the current one.
     pub base: Option<u64>,
     /// The document.
-    pub document: &'o str,
+    pub content: Content<'o>,
     /// True if nothing is to be stored.
     pub dry_run: bool,
+    /// The rollout by which members get it; `None` if all get it at once.
+    pub rollout: Option<RolloutAsk>,
+}
+
+/// The document of an order.
+#[derive(Clone, Copy, Debug)]
+pub enum Content<'o> {
+    /// This one, in TOML.
+    Text(&'o str),
+    /// The one that has this revision: a rollback.
+    Revision(u64),
+}
+
+/// The way in which members get a document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RolloutAsk {
+    /// The part of the members that get it first, in percent.
+    pub percent: u8,
+    /// The time for which these are watched, in seconds; the default if `None`.
+    pub watch_seconds: Option<u64>,
+}
+
+/// An order about a rollout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RolloutAction {
+    /// Decide nothing until it is resumed.
+    Pause,
+    /// Watch anew.
+    Resume,
+    /// Go back now.
+    Abort,
+    /// Go on to all members now.
+    Finish,
+}
+
+/// The phase of a rollout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RolloutPhase {
+    /// The share is compared with the rest.
+    Watching,
+    /// An operator has paused it.
+    Paused,
+    /// All members got its document.
+    WentOn,
+    /// All members got the document from before.
+    WentBack,
+    /// Another document was stored past it.
+    Superseded,
+}
+
+/// A rollout.
+#[derive(Clone, Debug, Serialize)]
+pub struct RolloutStatus {
+    /// The revision of its document.
+    pub revision: u64,
+    /// The revision of the document of the rest.
+    pub base: u64,
+    /// Its phase.
+    pub phase: RolloutPhase,
+    /// The part of the members that was asked for, in percent.
+    pub percent: u8,
+    /// The number of members that were chosen.
+    pub chosen: u64,
+    /// When it began.
+    #[serde(rename = "started", serialize_with = "as_utc")]
+    pub started_unix_seconds: u64,
+    /// By whom.
+    pub by: String,
+    /// The time for which the leader watches, in seconds.
+    pub watch_seconds: u64,
+    /// For how long this node has watched, in seconds; `None` if it does not.
+    pub watched_seconds: Option<u64>,
+    /// The revision that all members got at its end.
+    pub end: Option<u64>,
+    /// The reason why it goes on, or why it ended.
+    pub says: String,
+    /// The members of the share.
+    pub share: TallyStatus,
+    /// All other members.
+    pub rest: TallyStatus,
+}
+
+/// The sum of several members.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct TallyStatus {
+    /// Members on the bus.
+    pub members: u64,
+    /// The members that serve by the document that is meant for them.
+    pub serving: u64,
+    /// Their requests since the rollout began.
+    pub requests: u64,
+    /// The requests that failed.
+    pub errors: u64,
+    /// Their p99 latency in milliseconds.
+    pub p99_ms: f64,
 }
 
 /// The fleet.
@@ -52,6 +203,8 @@ pub struct FleetStatus {
     pub revision: u64,
     /// The published version, `EPOCH.REVISION`, if this node leads.
     pub published: Option<String>,
+    /// The revision of the rollout that is going on.
+    pub rollout: Option<u64>,
     /// The fault of the coordinator, if it does not answer or was refused.
     pub fault: Option<String>,
     /// The members, in the order of their ids.
@@ -114,6 +267,10 @@ pub struct MemberStatus {
     pub listeners: Vec<String>,
     /// Its pools.
     pub pools: Vec<String>,
+    /// The addresses at which clients find them.
+    pub serves: Vec<ServingStatus>,
+    /// True if it is of the share of a rollout that is going on.
+    pub in_share: bool,
     /// The newest version on its disk.
     pub saved: Option<String>,
     /// The version that it serves by.
@@ -124,6 +281,17 @@ pub struct MemberStatus {
     pub silent_seconds: Option<u64>,
     /// For how long it has not served by what is published, in seconds.
     pub behind_seconds: Option<u64>,
+}
+
+/// An address at which clients find a pool.
+#[derive(Clone, Debug, Serialize)]
+pub struct ServingStatus {
+    /// The pool.
+    pub pool: String,
+    /// The protocol of its clients.
+    pub protocol: String,
+    /// The address, as `HOST:PORT`.
+    pub address: String,
 }
 
 /// A document.
@@ -151,10 +319,12 @@ pub struct AppliedStatus {
     pub changes: Vec<String>,
 }
 
-/// The reason why a document was not stored.
+/// The reason why an order was not carried out.
 #[derive(Clone, Debug)]
 pub enum ApplyRefusal {
-    /// The document is wrong: everything that is.
+    /// The operator may not change all that it changes.
+    Forbidden(String),
+    /// The order or its document is wrong: everything that is.
     Invalid(Vec<String>),
     /// The document or the leader is another than the operator has seen.
     Conflict(String),

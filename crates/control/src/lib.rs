@@ -14,9 +14,13 @@ mod access;
 mod admin;
 mod api;
 mod backends;
+mod events;
 mod fleet;
+mod fleet_api;
+mod groups;
 mod key_stats;
 mod limits;
+mod members;
 mod places;
 mod problem;
 mod process;
@@ -26,19 +30,27 @@ mod seat;
 mod secured;
 mod state;
 
-pub use access::{Access, CHANGE_HEADER};
+pub use access::{Access, CHANGE_HEADER, Caller, Credential};
 pub use admin::{Admin, AdminError, AdminHandle, AdminOptions};
 pub use api::OPENAPI;
-pub use backends::{AWAY, BackendRoleStatus, BackendStatus, PoolStatus};
+pub use backends::{AWAY, BackendRoleStatus, BackendStatus, PoolStatus, utc};
+pub use events::{EventLog, EventStatus};
 pub use fleet::{
-    AppliedStatus, ApplyOrder, ApplyRefusal, DocumentStatus, FleetApi, FleetStatus, LeaderStatus,
-    MemberState, MemberStatus,
+    AppliedStatus, ApplyOrder, ApplyRefusal, Content, DocumentStatus, FleetApi, FleetStatus,
+    LeaderStatus, MemberState, MemberStatus, RolloutAction, RolloutAsk, RolloutPhase,
+    RolloutStatus, ServingStatus, TallyStatus,
 };
+pub use groups::{FailoverOrder, GroupServerStatus, GroupStatus};
 pub use key_stats::{BigKeyStatus, HotKeyList, HotKeyStatus, KeyStatsList, KeyStatsOfPool};
 pub use limits::AdminLimits;
+pub use members::{
+    ANSWER_LEN_MAX, ANSWERS_LEN_MAX, MemberAnswer, MemberReply, PassedRequest, Selection,
+    answer_passed,
+};
 pub use process::{
     AfterDrain, Api, ClientStatus, Connections, EffectiveConfig, LogLevel, ProcessStatus, Reloaded,
     SlowRequest, UpgradeState, UpgradeStatus,
 };
+pub use routes::MEMBERS_READ_MAX;
 pub use seat::{Engine, Seat, Told};
-pub use state::{AdminState, ScriptKill};
+pub use state::{AdminState, NotedRequest, ScriptKill};

@@ -13,17 +13,24 @@ pub(crate) struct Problem {
     r#type: &'static str,
     title: &'static str,
     status: u16,
-    detail: String,
+    detail: Box<str>,
     /// Every single mistake, if there may be several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     errors: Vec<String>,
     /// Facts about servers, if the process is not ready.
     #[serde(flatten)]
     servers: Option<Box<Servers>>,
+    /// The path at which a control node answers the same for all members.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    instead: Option<Box<str>>,
     /// The methods of the path, if another was used.
     #[serde(skip)]
     allow: Option<Box<str>>,
 }
+
+/// The reason of a refusal, which its reply has beside its body, for the log.
+#[derive(Clone, Debug)]
+pub(crate) struct Detail(pub(crate) String);
 
 /// Servers that are listed besides the reasons why a process is not ready.
 #[derive(Debug, Serialize)]
@@ -38,7 +45,7 @@ struct Servers {
 
 impl Problem {
     /// Creates a problem with this status. `detail` says what to do about it.
-    pub(crate) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+    pub(crate) fn new(status: StatusCode, detail: impl Into<Box<str>>) -> Self {
         let title = status.canonical_reason().unwrap_or("Problem");
         let detail = detail.into();
         Self {
@@ -48,6 +55,7 @@ impl Problem {
             detail,
             errors: Vec::new(),
             servers: None,
+            instead: None,
             allow: None,
         }
     }
@@ -61,6 +69,12 @@ impl Problem {
     /// Adds facts about servers.
     pub(crate) fn with_servers(mut self, failing: Vec<String>, unknown: Vec<String>) -> Self {
         self.servers = Some(Box::new(Servers { failing, unknown }));
+        self
+    }
+
+    /// Adds the path to ask in place of this one.
+    pub(crate) fn with_instead(mut self, path: Option<String>) -> Self {
+        self.instead = path.map(Into::into);
         self
     }
 
@@ -78,6 +92,7 @@ impl Problem {
         *reply.status_mut() = StatusCode::from_u16(self.status).unwrap_or_default();
         let kind = HeaderValue::from_static("application/problem+json");
         reply.headers_mut().insert(CONTENT_TYPE, kind);
+        reply.extensions_mut().insert(Detail(self.detail.to_string()));
         let allow = self.allow.as_ref().and_then(|allow| HeaderValue::from_str(allow).ok());
         if let Some(allow) = allow {
             reply.headers_mut().insert(ALLOW, allow);

@@ -180,6 +180,10 @@ pub struct EffectiveConfig {
     /// Every setting with its value in force, in the form of a configuration file. Passwords and
     /// tokens are masked.
     pub toml: String,
+    /// The document of the control plane, for people, if pools are from it.
+    pub document: Option<String>,
+    /// The pools that are from it. All other pools are from the file.
+    pub document_pools: Vec<String>,
 }
 
 /// The least important level that is logged.

@@ -1,6 +1,7 @@
 use std::convert::Infallible;
 use std::fmt::Write;
-use std::sync::Arc;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Full, Limited};
@@ -8,31 +9,44 @@ use hyper::body::{Bytes, Incoming};
 use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
+use keyway_tls::PeerCertificate;
+use keyway_users::Operator;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use crate::access::{Access, Kind, RequestParts};
+use crate::access::{Access, Caller, Kind, Need, RequestParts};
 use crate::api::{self, Call};
 use crate::backends;
+use crate::fleet_api::EventsAsk;
 use crate::places::{Place, Stage};
-use crate::problem::Problem;
+use crate::problem::{Detail, Problem};
 use crate::query::required;
-use crate::state::{AdminState, Readiness, ScriptKill};
+use crate::state::{AdminState, NotedRequest, Readiness, ScriptKill};
 
 const GET: &str = "GET";
 const POST: &str = "POST";
 
-/// Every resource: method, path, and purpose.
-const ROUTES: [(&str, &str, &str); 9] = [
-    (GET, "/", "this list"),
-    (GET, "/metrics", "all metrics in the Prometheus text format"),
-    (GET, "/healthz", "200 while serving, 503 while draining"),
-    (GET, "/readyz", "200 when every pool can serve, else 503 and why not"),
-    (GET, "/servers", "every server and its state, as JSON; ?format=text for a table"),
-    (GET, "/backends", "the same"),
-    (POST, "/servers/restore", "?pool=NAME&server=NAME: end an ejection or quarantine"),
-    (POST, "/backends/restore", "?pool=NAME&backend=NAME: the same"),
-    (POST, "/scripts/kill", "?pool=NAME: end the script or function that runs on a store"),
+/// Every resource: method, path, the right that a request needs, and purpose.
+const ROUTES: [(&str, &str, Need, &str); 9] = [
+    (GET, "/", Need::Read, "this list"),
+    (GET, "/metrics", Need::Read, "all metrics in the Prometheus text format"),
+    (GET, "/healthz", Need::Nothing, "200 while serving, 503 while draining"),
+    (GET, "/readyz", Need::Nothing, "200 when every pool can serve, else 503 and why not"),
+    (GET, "/servers", Need::Read, "every server and its state, as JSON; ?format=text for a table"),
+    (GET, "/backends", Need::Read, "the same"),
+    (
+        POST,
+        "/servers/restore",
+        Need::Pools,
+        "?pool=NAME&server=NAME: end an ejection or quarantine",
+    ),
+    (POST, "/backends/restore", Need::Pools, "?pool=NAME&backend=NAME: the same"),
+    (
+        POST,
+        "/scripts/kill",
+        Need::Pools,
+        "?pool=NAME: end the script or function that runs on a store",
+    ),
 ];
 
 /// Longest body of a request, in bytes: two names of 512 characters, for each of which JSON may
@@ -46,88 +60,211 @@ const BODY_TIME: Duration = Duration::from_secs(5);
 /// Time for the body of a refused request: it is read so that its sender sees the reason.
 const REFUSED_BODY_TIME: Duration = Duration::from_secs(1);
 
-/// Most reloads and upgrades at a time, running or waiting. More are refused: each keeps its place
-/// as long as it takes, and too few would be left for other requests.
+/// Most requests that take long at a time, running or waiting: reloads, upgrades, and those that members
+/// answer. More are refused: each keeps its place as long as it takes, and too few would be left for
+/// other requests.
 const SLOW_WAITING_MAX: usize = 8;
+
+/// Most requests that members answer at a time. More wait.
+const MEMBERS_ASKED_MAX: usize = 4;
+
+/// Most of these, with those that wait: `keyway top` reads the pages of so many members at once. Each
+/// keeps its place, and others need some.
+pub const MEMBERS_READ_MAX: usize = 48;
+
+/// Most requests that wait for an event at a time. Each keeps its place meanwhile, and a quarter of
+/// the places are enough for people who look on.
+const FOLLOWERS_MAX: usize = 16;
 
 const PLAIN: &str = "text/plain; charset=utf-8";
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 type Reply = Response<Full<Bytes>>;
 
+/// A connected client.
+pub(crate) struct Client {
+    pub(crate) address: SocketAddr,
+    /// Its checked certificate, after the handshake, if it has shown one.
+    pub(crate) certificate: Arc<OnceLock<PeerCertificate>>,
+}
+
+/// A request that may have to be noted: a change, or one that is refused.
+struct Asked {
+    is_change: bool,
+    method: Method,
+    path: String,
+}
+
+/// Longest path that is noted, in bytes. Paths of Keyway are shorter.
+const NOTED_PATH_LEN_MAX: usize = 100;
+
+impl Asked {
+    fn of(request: &Request<Incoming>) -> Asked {
+        let method = request.method().clone();
+        let path = request.uri().path().chars().take(NOTED_PATH_LEN_MAX).collect();
+        Asked { is_change: method != Method::GET && method != Method::HEAD, method, path }
+    }
+
+    fn note(self, state: &dyn AdminState, client: &Client, caller: Option<&Caller>, reply: &Reply) {
+        let status = reply.status();
+        let is_refused = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+        if self.is_change || is_refused {
+            let detail = reply.extensions().get::<Detail>();
+            state.note_request(&NotedRequest {
+                operator: caller.map(|caller| caller.operator.name()),
+                address: client.address,
+                method: self.method.as_str(),
+                path: &self.path,
+                status: status.as_u16(),
+                detail: detail.map_or("", |detail| detail.0.as_str()),
+            });
+        }
+    }
+}
+
 /// The parts that answer requests, and the rules of access.
 #[derive(Clone)]
 pub(crate) struct Answering {
     pub(crate) state: Arc<dyn AdminState>,
     pub(crate) access: Arc<Access>,
-    /// Permits for requests that take long, running or waiting.
-    pub(crate) slow: Arc<Semaphore>,
+    pub(crate) slow: Arc<Slow>,
 }
 
-/// Returns a permit for each of the [`SLOW_WAITING_MAX`] requests that take long.
-pub(crate) fn slow() -> Arc<Semaphore> {
-    Arc::new(Semaphore::new(SLOW_WAITING_MAX))
+/// Permits for requests that take long.
+pub(crate) struct Slow {
+    /// For those that run, or wait for others.
+    orders: Semaphore,
+    /// For those that read from members, and for those of them that are answered.
+    members: [Semaphore; 2],
+    /// For those that wait for an event.
+    followers: Semaphore,
+}
+
+/// Returns a permit for each of the [`SLOW_WAITING_MAX`] and [`FOLLOWERS_MAX`] requests that take
+/// long.
+pub(crate) fn slow() -> Arc<Slow> {
+    let orders = Semaphore::new(SLOW_WAITING_MAX);
+    let members = [MEMBERS_READ_MAX, MEMBERS_ASKED_MAX].map(Semaphore::new);
+    Arc::new(Slow { orders, members, followers: Semaphore::new(FOLLOWERS_MAX) })
 }
 
 /// Answers one request. Never fails: a request that cannot be executed gets a status.
 pub(crate) async fn respond(
     answering: Answering,
-    place: Arc<Place>,
+    (place, client): (Arc<Place>, Arc<Client>),
     request: Request<Incoming>,
 ) -> Result<Reply, Infallible> {
-    let reply = reply_to(answering, &place, request).await;
+    let state = Arc::clone(&answering.state);
+    let asked = Asked::of(&request);
+    let (reply, caller) = reply_to(answering, (&place, &client), request).await;
+    asked.note(&*state, &client, caller.as_ref(), &reply);
     place.enter(Stage::Replying);
     Ok(reply)
 }
 
-async fn reply_to(answering: Answering, place: &Place, request: Request<Incoming>) -> Reply {
+/// Answers a request. Returns its sender, if that one may ask at all.
+async fn reply_to(
+    answering: Answering,
+    (place, client): (&Place, &Client),
+    request: Request<Incoming>,
+) -> (Reply, Option<Caller>) {
     let Answering { state, access, slow } = answering;
     let (head, body) = request.into_parts();
-    let is_api = api::is_ours(head.uri.path());
     // Access is checked before the body is read: a sender without access is not read for much
     // longer than that.
-    let asked = RequestParts { headers: &head.headers, uri: &head.uri };
-    let kind = if is_api { api::kind(&head.method, head.uri.path()) } else { kind(&head) };
-    let refusal = access.check(kind, &asked).err();
+    let (caller, refusal) = match admit(&access, &head, client) {
+        Ok(caller) => (Some(caller), None),
+        Err(refused) => (refused.0, Some(refused.1)),
+    };
     let patience = if refusal.is_some() { REFUSED_BODY_TIME } else { BODY_TIME };
     let longest = api::body_len_max(&head.method, head.uri.path()).filter(|_| refusal.is_none());
     let longest = longest.unwrap_or(BODY_LEN_MAX);
     let body = timeout(patience, Limited::new(body, longest).collect()).await;
     place.enter(Stage::Working);
-    if let Some(problem) = refusal {
-        return api::refuse(&problem);
-    }
-    let body = match body {
-        Ok(Ok(body)) => body.to_bytes(),
-        Ok(Err(_)) => {
+    let (caller, body) = match (caller, refusal, body) {
+        (caller, Some(problem), _) => return (api::refuse(&problem), caller),
+        (Some(caller), None, Ok(Ok(body))) => (caller, body.to_bytes()),
+        (caller, None, Ok(_)) => {
             let what = format!("the body is broken, or longer than {longest} bytes");
-            return api::refuse(&Problem::new(StatusCode::PAYLOAD_TOO_LARGE, what));
+            return (api::refuse(&Problem::new(StatusCode::PAYLOAD_TOO_LARGE, what)), caller);
         }
-        Err(_) => {
+        (caller, None, Err(_)) => {
             let what = format!("the body has not come within {} s", BODY_TIME.as_secs());
-            return api::refuse(&Problem::new(StatusCode::REQUEST_TIMEOUT, what));
+            return (api::refuse(&Problem::new(StatusCode::REQUEST_TIMEOUT, what)), caller);
         }
     };
-    if is_api {
-        return respond_api(state, &slow, (head, body)).await;
+    if api::is_ours(head.uri.path()) {
+        wait_for_event(&*state, &head, &slow).await;
+        let reply = respond_api(state, &slow, (head, body, caller.clone())).await;
+        return (reply, Some(caller));
     }
     let accept = head.headers.get(ACCEPT).and_then(|value| value.to_str().ok());
     let target = Target {
         path: head.uri.path(),
         query: head.uri.query().unwrap_or_default(),
         accept: accept.unwrap_or_default(),
+        caller: &caller,
     };
-    route(&*state, &head.method, &target)
+    let reply = route(&*state, &head.method, &target);
+    (reply, Some(caller))
+}
+
+/// Waits for an event, if the request asks for that and there is none. More requests than
+/// [`FOLLOWERS_MAX`] are answered at once.
+async fn wait_for_event(state: &dyn AdminState, head: &Parts, slow: &Slow) {
+    let is_asked = head.method == Method::GET && head.uri.path() == api::EVENTS;
+    let Some(fleet) = state.fleet().filter(|_| is_asked) else { return };
+    let query = head.uri.query().unwrap_or_default();
+    // If the query is wrong, the answer says so.
+    let Ok(ask) = EventsAsk::of(query, &head.headers) else { return };
+    let log = fleet.events();
+    if ask.wait.is_zero() || ask.has_any(&log) {
+        return;
+    }
+    let Ok(_permit) = slow.followers.try_acquire() else { return };
+    let after = ask.after.unwrap_or_else(|| log.latest());
+    let _ = timeout(ask.wait, log.wait_after(after)).await;
+}
+
+/// Checks whether a request may be answered. Returns its sender, also with a refusal if that one is
+/// known.
+fn admit(
+    access: &Access,
+    head: &Parts,
+    client: &Client,
+) -> Result<Caller, Box<(Option<Caller>, Problem)>> {
+    let path = head.uri.path();
+    let (kind, need) = match api::is_ours(path) {
+        true => (api::kind(&head.method, path), api::need(&head.method, path)),
+        false => (kind(head), need(&head.method, path)),
+    };
+    let certificate = client.certificate.get();
+    let asked = RequestParts { headers: &head.headers, uri: &head.uri, certificate };
+    let operator = access.check(kind, &asked).map_err(|problem| Box::new((None, problem)))?;
+    let caller = Caller { operator, address: client.address.to_string() };
+    match need.check(&caller.operator) {
+        Ok(()) => Ok(caller),
+        Err(problem) => Err(Box::new((Some(caller), problem))),
+    }
+}
+
+/// Returns the right that a request outside the API needs. A path that is not there needs what a
+/// read needs.
+fn need(method: &Method, path: &str) -> Need {
+    let asked = if method == Method::HEAD { GET } else { method.as_str() };
+    let there = ROUTES.iter().find(|(known, there, ..)| *known == asked && *there == path);
+    there.map_or(Need::Read, |(_, _, need, _)| *need)
 }
 
 /// Answers a request of the API. A request that takes long gets a thread of its own, so that others
 /// are answered meanwhile.
 async fn respond_api(
     state: Arc<dyn AdminState>,
-    slow: &Semaphore,
-    (head, body): (Parts, Bytes),
+    slow: &Slow,
+    (head, body, caller): (Parts, Bytes, Caller),
 ) -> Reply {
     let takes_long = api::takes_long(&head.method, head.uri.path());
+    let (method, path) = (head.method.clone(), head.uri.path().to_owned());
     let answer = move || {
         let call = Call {
             method: &head.method,
@@ -135,14 +272,24 @@ async fn respond_api(
             query: head.uri.query().unwrap_or_default(),
             headers: &head.headers,
             body: &body,
+            caller: &caller,
         };
         api::respond(&*state, &call)
     };
     if !takes_long {
         return answer();
     }
-    let Ok(_permit) = slow.try_acquire() else {
-        let what = "other reloads and upgrades wait already: try again when they are done";
+    let permits = match api::reads_members(&method, &path) {
+        true => {
+            let [read, asked] = &slow.members;
+            let read = read.try_acquire().ok();
+            let asked = if read.is_some() { asked.acquire().await.ok() } else { None };
+            read.zip(asked).map(|(read, asked)| (read, Some(asked)))
+        }
+        false => slow.orders.try_acquire().ok().map(|permit| (permit, None)),
+    };
+    let Some(_permits) = permits else {
+        let what = "other requests that take long wait already: try again when they are done";
         return api::refuse(&Problem::new(StatusCode::SERVICE_UNAVAILABLE, what));
     };
     tokio::task::spawn_blocking(answer).await.unwrap_or_else(|_| {
@@ -160,16 +307,33 @@ fn kind(head: &Parts) -> Kind {
     }
 }
 
-/// The target of a request.
+/// The target of a request, and its sender.
 struct Target<'r> {
     path: &'r str,
     query: &'r str,
     accept: &'r str,
+    caller: &'r Caller,
+}
+
+impl Target<'_> {
+    /// Returns the refusal of a change of a pool that the sender may not change.
+    fn refusal(&self, pool: &str) -> Option<Reply> {
+        let operator = &self.caller.operator;
+        let what = || operator.refusal(&format!("pool {pool}")) + "\n";
+        let refuse = || reply(StatusCode::FORBIDDEN, what());
+        (!operator.may_change(pool)).then(refuse)
+    }
+}
+
+/// Returns a page as it is without parameters.
+pub(crate) fn page(state: &dyn AdminState, path: &str) -> Reply {
+    let caller = &Caller { operator: Operator::admin(), address: String::new() };
+    route(state, &Method::GET, &Target { path, query: "", accept: "", caller })
 }
 
 fn route(state: &dyn AdminState, method: &Method, target: &Target<'_>) -> Reply {
     let path = target.path;
-    let Some((allowed, ..)) = ROUTES.iter().find(|(_, known, _)| *known == path) else {
+    let Some((allowed, ..)) = ROUTES.iter().find(|(_, known, ..)| *known == path) else {
         let text = format!("there is no {path} here; there are:\n{}", listing(state));
         return reply(StatusCode::NOT_FOUND, text);
     };
@@ -187,7 +351,7 @@ fn route(state: &dyn AdminState, method: &Method, target: &Target<'_>) -> Reply 
         "/healthz" => healthz(state),
         "/readyz" => readyz(state),
         "/servers" | "/backends" => backends(state, target),
-        "/scripts/kill" => kill_script(state, target.query),
+        "/scripts/kill" => kill_script(state, target),
         "/servers/restore" => restore(state, target, "server"),
         _ => restore(state, target, "backend"),
     }
@@ -203,7 +367,7 @@ fn reply(status: StatusCode, text: impl Into<Bytes>) -> Reply {
 /// Returns a line for each page and each path of the API.
 fn listing(state: &dyn AdminState) -> String {
     let mut text = String::new();
-    for (method, path, what) in ROUTES {
+    for (method, path, _, what) in ROUTES {
         let _ = writeln!(text, "{method:4} {path:20} {what}");
     }
     if state.api().is_some() || state.fleet().is_some() {
@@ -273,6 +437,9 @@ fn restore(state: &dyn AdminState, target: &Target<'_>, parameter: &str) -> Repl
             return reply(StatusCode::BAD_REQUEST, format!("{wrong}; {usage}\n"));
         }
     };
+    if let Some(refusal) = target.refusal(&pool) {
+        return refusal;
+    }
     match state.restore_backend(&pool, &backend) {
         Ok(was_out) => {
             let word = if was_out { "again" } else { "already" };
@@ -286,14 +453,17 @@ fn restore(state: &dyn AdminState, target: &Target<'_>, parameter: &str) -> Repl
     }
 }
 
-fn kill_script(state: &dyn AdminState, query: &str) -> Reply {
-    let pool = match required(query, ["pool"]) {
+fn kill_script(state: &dyn AdminState, target: &Target<'_>) -> Reply {
+    let pool = match required(target.query, ["pool"]) {
         Ok([pool]) => pool,
         Err(wrong) => {
             let text = format!("{wrong}; write POST /scripts/kill?pool=NAME\n");
             return reply(StatusCode::BAD_REQUEST, text);
         }
     };
+    if let Some(refusal) = target.refusal(&pool) {
+        return refusal;
+    }
     match state.kill_script(&pool) {
         Ok(ScriptKill::Ends) => reply(StatusCode::OK, format!("the script of pool {pool} ends\n")),
         Ok(ScriptKill::NoneRuns) => reply(StatusCode::OK, format!("pool {pool} runs no script\n")),

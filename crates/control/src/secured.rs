@@ -1,8 +1,9 @@
 //! HTTP over TLS. The HTTP library reads and writes an in-memory channel, and this side carries the
 //! records.
 
-use keyway_tls::{Channel, ServerTls};
+use keyway_tls::{Channel, PeerCertificate, ServerTls};
 use std::io;
+use std::sync::{Arc, OnceLock};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::net::TcpStream;
 
@@ -11,20 +12,23 @@ const PLAIN_LEN: usize = 16 << 10;
 
 /// Returns the plain side of a connection, and a future that carries its bytes until either side
 /// ends. Poll the future beside it. No bytes of a client without the right certificate get through.
+/// The certificate of the client is in `certificate` before its first byte gets through.
 pub(crate) fn secure(
     socket: TcpStream,
     tls: &ServerTls,
+    certificate: Arc<OnceLock<PeerCertificate>>,
 ) -> Option<(DuplexStream, impl Future<Output = io::Result<()>> + use<>)> {
     // This fails only if the settings contradict each other, which loading has checked.
     let channel = tls.accept().ok()?;
     let (near, far) = tokio::io::duplex(PLAIN_LEN);
-    Some((near, carry(socket, channel, far)))
+    Some((near, carry(socket, channel, far, certificate)))
 }
 
 async fn carry(
     mut socket: TcpStream,
     mut channel: Channel,
     mut plain: DuplexStream,
+    certificate: Arc<OnceLock<PeerCertificate>>,
 ) -> io::Result<()> {
     let (mut arrived, mut said) = (vec![0; PLAIN_LEN], vec![0; PLAIN_LEN]);
     let (mut decrypted, mut records) = (Vec::new(), Vec::new());
@@ -38,6 +42,13 @@ async fn carry(
                 send(&mut channel, &mut socket, &mut records).await?;
                 if outcome.is_err() {
                     return Err(io::ErrorKind::InvalidData.into());
+                }
+                if !decrypted.is_empty()
+                    && certificate.get().is_none()
+                    && let Some(shown) = channel.peer_certificate()
+                {
+                    // Nobody else sets it.
+                    let _ = certificate.set(shown);
                 }
                 // A client that has sent enough is not read any more; its reply is still carried.
                 let is_refused = plain.write_all(&decrypted).await.is_err();

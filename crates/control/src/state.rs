@@ -3,6 +3,7 @@
 use crate::backends::PoolStatus;
 use crate::fleet::FleetApi;
 use crate::process::Api;
+use std::net::SocketAddr;
 
 /// What the admin listener shows and may change. It is called on the listener's thread, one call at
 /// a time, so a call should take milliseconds at most. Only [`Api::reload`] has a thread of its
@@ -43,6 +44,10 @@ pub trait AdminState: Send + Sync {
     /// Returns a text that says so if there is no such pool, or it is not a store.
     fn kill_script(&self, pool: &str) -> Result<ScriptKill, String>;
 
+    /// Notes a change that was asked for, or a request that was refused for want of a right, after
+    /// its answer. It is called on the listener's thread, and must not wait.
+    fn note_request(&self, _request: &NotedRequest<'_>) {}
+
     /// Returns the API under `/v1`, if there is one.
     fn api(&self) -> Option<&dyn Api> {
         None
@@ -52,6 +57,23 @@ pub trait AdminState: Send + Sync {
     fn fleet(&self) -> Option<&dyn FleetApi> {
         None
     }
+}
+
+/// A request that is noted.
+#[derive(Clone, Copy, Debug)]
+pub struct NotedRequest<'r> {
+    /// The name of the operator; `None` if it is not known.
+    pub operator: Option<&'r str>,
+    /// The address of the client.
+    pub address: SocketAddr,
+    /// The method.
+    pub method: &'r str,
+    /// The path, without its query.
+    pub path: &'r str,
+    /// The HTTP status of the answer.
+    pub status: u16,
+    /// The reason of a refusal; empty without one.
+    pub detail: &'r str,
 }
 
 /// The result of an order to end a script.

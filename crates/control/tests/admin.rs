@@ -14,6 +14,8 @@ use keyway_metrics::{Layout, PoolLayout, Registry};
 
 #[path = "admin/access.rs"]
 mod access;
+#[path = "admin/roles.rs"]
+mod roles;
 
 /// Longer than anything here takes: a read that waits this long has failed.
 const WATCHDOG: Duration = Duration::from_secs(30);

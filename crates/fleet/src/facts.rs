@@ -5,7 +5,10 @@
 //!   epoch             the number of elections so far
 //!   document          the revision of the current document
 //!   documents/N       the document of revision N, of the latest ones
+//!   rollout           the rollout that is going on, or the latest one
 //!   members/ID        what a member has reported
+//!   audit-head        the end of the audit log; see `audit`
+//!   audit/N           entry N of the audit log, of the latest ones
 //! ```
 
 use crate::limits::{DOCUMENT_LEN_MAX, NAME_LEN_MAX};
@@ -17,8 +20,12 @@ use std::sync::Arc;
 pub(crate) const LEADER: &str = "leader";
 pub(crate) const EPOCH: &str = "epoch";
 pub(crate) const DOCUMENT: &str = "document";
+pub(crate) const ROLLOUT: &str = "rollout";
 pub(crate) const DOCUMENTS: &str = "documents/";
 pub(crate) const MEMBERS: &str = "members/";
+pub(crate) const GROUPS: &str = "groups/";
+/// The number of decisions about groups so far.
+pub(crate) const DECISIONS: &str = "decisions";
 
 /// A value of the coordinator.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -122,7 +129,7 @@ pub(crate) struct DocumentFact {
 
 impl DocumentFact {
     pub fn decode(value: &[u8]) -> Option<DocumentFact> {
-        let (head, text): (DocumentHead, _) = document::split_head(value).ok()?;
+        let (head, text): (DocumentHead, _) = document::split_head(value, DOCUMENT_LEN_MAX).ok()?;
         let DocumentHead { revision, at, by } = head;
         Some(DocumentFact { revision, at, by, text: text.into() })
     }
@@ -140,6 +147,10 @@ pub(crate) fn document_key(revision: u64) -> String {
 
 pub(crate) fn member_key(id: NodeId) -> String {
     format!("{MEMBERS}{id}")
+}
+
+pub(crate) fn group_key(pool: &str) -> String {
+    format!("{GROUPS}{pool}")
 }
 
 pub(crate) fn number(value: &[u8]) -> Option<u64> {

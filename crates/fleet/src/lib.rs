@@ -12,22 +12,38 @@
 
 pub mod limits;
 
+mod audit;
 mod document;
+mod events;
 mod facts;
+mod groups;
 mod leader;
+mod measuring;
 mod member;
 mod report;
+mod rollout;
 mod saved;
+mod seeing;
 mod version;
 
-pub use document::{Document, DocumentFault, Published};
+pub use audit::{
+    AuditEntry, AuditHead, AuditLog, AuditOutcome, Author, Chain, Hash, Record, Tampered,
+};
+pub use document::{Document, DocumentFault, Published, PublishedRollout};
+pub use events::{Event, SentEvents, Severity};
 pub use facts::{Fact, KeyChange, LeaderFact, When, Write, Written};
+pub use groups::{
+    Command, Decided, DecisionRefusal, Decisions, GROUPS_TOPIC, Group, GroupOrder, GroupSeen,
+    GroupSettings, Phase, PublishedGroups, RoleSeen, ServerSeen,
+};
 pub use leader::{
-    Action as LeaderAction, Apply, ApplyFault, FleetView, Identity, Leader, LeaderView, MemberView,
-    Note, OrderId, StoredDocument, Ticket,
+    Action as LeaderAction, Apply, ApplyFault, Failover, FleetView, GroupState, GroupView,
+    Identity, Leader, LeaderView, MemberView, Note, OrderId, PassedRequest, RefusedRequest,
+    RolloutOrder, RolloutView, ServerView, Steer, Steering, StoredDocument, Ticket,
 };
 pub use member::{Action as MemberAction, Begun, Member, Refusal};
-pub use report::{About, RefusedVersion, Report};
+pub use report::{About, RefusedVersion, Report, Serving};
+pub use rollout::{Measured, Outcome, Rollout, RolloutState, Share, Tally};
 pub use saved::{Saved, SavedFault};
 pub use version::Version;
 

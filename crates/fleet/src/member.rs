@@ -9,8 +9,13 @@
 //! ```
 //! The latest document that comes meanwhile waits; those between are skipped.
 
+use crate::events::Outbox;
 use crate::limits::{REPORT_AGAIN, REPORT_WITHIN, SAVE_AGAIN};
-use crate::{About, Document, Published, RefusedVersion, Report, Saved, Version};
+use crate::measuring::Measuring;
+use crate::seeing::Seeing;
+use crate::{
+    About, Document, Event, GroupSeen, Measured, Published, RefusedVersion, Report, Saved, Version,
+};
 use keyway_base::Time;
 use keyway_bus::NodeId;
 use std::collections::VecDeque;
@@ -37,6 +42,14 @@ pub enum Action {
         to: NodeId,
         /// The message.
         body: Vec<u8>,
+    },
+    /// Count requests since the first order with the same two numbers, and call
+    /// [`Member::handle_measured`]. The first order counts none.
+    Measure {
+        /// The revision of the rollout.
+        rollout: u64,
+        /// The revision that is served by; 0 without a document.
+        revision: u64,
     },
     /// Send this to the leader, and call [`Member::handle_reported`].
     Report {
@@ -144,6 +157,7 @@ struct Reports {
 #[derive(Debug)]
 pub struct Member {
     cluster: String,
+    id: NodeId,
     about: About,
     /// The newest document on the disk.
     newest: Option<Document>,
@@ -155,12 +169,21 @@ pub struct Member {
     step: Step,
     next: Option<Document>,
     reports: Reports,
+    measuring: Measuring,
+    seeing: Seeing,
+    events: Outbox,
     actions: VecDeque<Action>,
 }
 
 impl Member {
-    /// Begins with what is on the disk, and how it went.
-    pub fn new(cluster: &str, about: About, saved: Option<Saved>, begun: Begun) -> Member {
+    /// Begins with the name of the cluster and the id of the member, what is on the disk, and how
+    /// it went.
+    pub fn new(
+        (cluster, id): (&str, NodeId),
+        about: About,
+        saved: Option<Saved>,
+        begun: Begun,
+    ) -> Member {
         let (newest, older) = saved.map_or((None, None), |saved| (Some(saved.newest), saved.good));
         let is_running = |one: &&Document| begun.running == Some(one.version);
         let good = newest.as_ref().into_iter().chain(&older).find(is_running).cloned();
@@ -170,6 +193,7 @@ impl Member {
             .map(|(newest, why)| RefusedVersion::new(newest.version, &why));
         Member {
             cluster: cluster.to_owned(),
+            id,
             about: about.cut(),
             newest,
             good,
@@ -178,6 +202,9 @@ impl Member {
             step: Step::None,
             next: None,
             reports: Reports::default(),
+            measuring: Measuring::default(),
+            seeing: Seeing::default(),
+            events: Outbox::default(),
             actions: VecDeque::new(),
         }
     }
@@ -211,6 +238,26 @@ impl Member {
         }
     }
 
+    /// Takes what this member sees of the groups of servers that it uses, as of now. A change is
+    /// reported at once, and everything every second.
+    pub fn observe(&mut self, groups: Vec<GroupSeen>, now: Time) {
+        if self.seeing.take(groups, now) {
+            self.report(now);
+        }
+    }
+
+    /// Takes a number that no other process of this member has. The leader tells the events of one
+    /// process from those of another by it.
+    pub fn set_process(&mut self, process: u64) {
+        self.events.set_process(process);
+    }
+
+    /// Takes an event of this process, for the leader.
+    pub fn note_event(&mut self, event: Event, now: Time) {
+        self.events.push(event);
+        self.report(now);
+    }
+
     /// Takes a published document. Returns whether its version is new here.
     ///
     /// # Errors
@@ -221,13 +268,14 @@ impl Member {
             let (theirs, ours) = (one.cluster, self.cluster.clone());
             return Err(Refusal::OtherCluster { theirs, ours });
         }
-        let document = one.document;
+        let document = one.document_for(self.id).clone();
         if let Err(refusal) = self.check(&document) {
             let body = self.composed().encode();
             self.actions.push_back(Action::Tell { to: one.leader, body });
             return Err(refusal);
         }
         self.reports.leader = Some((one.leader, document.version.epoch));
+        self.measuring.follow(one.rollout.as_ref(), now);
         self.report(now);
         let is_new = self.floor().is_none_or(|floor| floor.version != document.version);
         if is_new {
@@ -302,6 +350,9 @@ impl Member {
 
     fn on_good(&mut self, document: Document) {
         let version = document.version;
+        if self.running.map(|running| running.revision) != Some(version.revision) {
+            self.measuring.begin_again();
+        }
         self.running = Some(version);
         self.good = Some(document);
         self.refused = None;
@@ -339,11 +390,20 @@ impl Member {
         if self.reports.awaited_until.take().is_none() {
             return;
         }
+        // Further events have a report of their own.
+        self.reports.is_due |= self.events.settle(has_arrived);
         if !has_arrived {
             self.reports.is_due = true;
             self.reports.not_before = Some(now + REPORT_AGAIN);
         }
         self.send_due(now);
+    }
+
+    /// Takes the outcome of [`Action::Measure`].
+    pub fn handle_measured(&mut self, measured: Measured, now: Time) {
+        if self.measuring.take(measured) {
+            self.report(now);
+        }
     }
 
     /// Notes that the way to control has changed: the leader may not know this member any more.
@@ -359,9 +419,14 @@ impl Member {
         {
             self.save(document);
         }
+        if let Some(rollout) = self.measuring.take_due(now) {
+            let revision = self.running.map_or(0, |running| running.revision);
+            self.actions.push_back(Action::Measure { rollout, revision });
+        }
         if self.reports.awaited_until.is_some_and(|until| until <= now) {
             self.reports.awaited_until = None;
             self.reports.is_due = true;
+            self.events.settle(false);
         }
         self.send_due(now);
     }
@@ -377,7 +442,7 @@ impl Member {
             (None, true) => self.reports.not_before,
             (None, false) => None,
         };
-        again.into_iter().chain(report).min()
+        again.into_iter().chain(report).chain(self.measuring.due()).min()
     }
 
     /// Returns the next order.
@@ -401,7 +466,8 @@ impl Member {
         self.reports.is_due = false;
         self.reports.not_before = None;
         self.reports.awaited_until = Some(now + REPORT_WITHIN);
-        let body = self.composed().encode();
+        let events = self.events.send();
+        let body = Report { events, ..self.composed() }.encode();
         self.actions.push_back(Action::Report { to, body });
     }
 
@@ -412,6 +478,9 @@ impl Member {
             saved: self.saved(),
             running: self.running,
             refused: self.refused.clone(),
+            measured: self.measuring.latest(),
+            groups: self.seeing.latest().to_vec(),
+            events: None,
         }
     }
 }

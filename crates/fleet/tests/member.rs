@@ -4,19 +4,23 @@
 use keyway_base::Time;
 use keyway_bus::NodeId;
 use keyway_fleet::{
-    About, Begun, Document, Member, MemberAction, Published, Refusal, Report, Saved, Version,
+    About, Begun, Document, Measured, Member, MemberAction, Published, PublishedRollout, Refusal,
+    Report, Saved, Share, Version,
 };
 use proptest::prelude::*;
 use std::collections::VecDeque;
 use std::time::Duration;
 
 const CLUSTER: &str = "prod";
+const ID: NodeId = NodeId(3);
 
 /// A step of the world.
 #[derive(Clone, Debug)]
 enum Step {
     /// Any version that some leader may publish, also an old one.
     Publish(u64, u64),
+    /// A version with a rollout of the revision that is so much larger, for this member or others.
+    PublishRollout((u64, u64), u64, bool),
     /// The next outcome of what was ordered.
     Finish {
         is_good: bool,
@@ -30,6 +34,8 @@ enum Step {
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         4 => (1..6u64, 0..8u64).prop_map(|(epoch, revision)| Step::Publish(epoch, revision)),
+        2 => ((1..6u64, 0..8u64), 1..4u64, any::<bool>())
+            .prop_map(|(version, more, is_in)| Step::PublishRollout(version, more, is_in)),
         6 => prop::bool::weighted(0.8).prop_map(|is_good| Step::Finish { is_good }),
         2 => any::<bool>().prop_map(Step::Reported),
         1 => Just(Step::Crash),
@@ -45,12 +51,23 @@ struct World {
     running: Option<Document>,
     pending: VecDeque<MemberAction>,
     reports: VecDeque<Report>,
+    /// The rollout that was published last, and how often it was measured.
+    rollout: Option<u64>,
+    measures: u64,
     now: Time,
 }
 
 fn text(revision: u64) -> String {
     // Some documents are the same again, and some cannot be applied.
     if revision == 0 { String::new() } else { format!("# {}", revision % 5) }
+}
+
+/// Returns a share with this member in it, or with another one alone.
+fn share(is_in: bool) -> Share {
+    let both = [ID, NodeId(ID.0 + 1)];
+    let shares = (0..).filter_map(|salt| Share::choose(salt, 50, &both));
+    let mut shares = shares.map(|(share, _)| share);
+    shares.find(|share| share.includes(ID) == is_in).expect("chance gives both")
 }
 
 fn can_be_applied(document: &Document) -> bool {
@@ -67,9 +84,9 @@ impl World {
             running: running.as_ref().map(|one| one.version),
             refused: (newest != running.as_ref().map(|one| one.version)).then(|| "no".to_owned()),
         };
-        let member = Member::new(CLUSTER, About::default(), saved, begun);
+        let member = Member::new((CLUSTER, ID), About::default(), saved, begun);
         let (pending, reports) = Default::default();
-        World { member, disk, running, pending, reports, now }
+        World { member, disk, running, pending, reports, rollout: None, measures: 0, now }
     }
 
     fn take(&mut self) {
@@ -79,6 +96,14 @@ impl World {
                     self.reports.push_back(Report::decode(&body).expect("a report"));
                 }
                 MemberAction::Applied { .. } => {}
+                MemberAction::Measure { rollout, revision } => {
+                    assert_eq!(Some(rollout), self.rollout, "only what goes on is measured");
+                    let running = self.member.running().map_or(0, |running| running.revision);
+                    assert_eq!(revision, running);
+                    self.measures += 1;
+                    let measured = Measured { rollout, revision, ..Measured::default() };
+                    self.member.handle_measured(measured, self.now);
+                }
                 other => self.pending.push_back(other),
             }
         }
@@ -112,10 +137,33 @@ impl World {
     }
 
     fn publish(&mut self, version: Version) -> Result<bool, Refusal> {
+        self.publish_with(version, None)
+    }
+
+    fn publish_with(
+        &mut self,
+        version: Version,
+        rollout: Option<(u64, bool)>,
+    ) -> Result<bool, Refusal> {
         let document = Document { version, text: text(version.revision).into() };
-        let published = Published { cluster: CLUSTER.to_owned(), leader: NodeId(1), document };
+        let rollout = rollout.map(|(more, is_in)| {
+            let revision = version.revision + more;
+            let version = Version { revision, ..version };
+            PublishedRollout {
+                document: Document { version, text: text(revision).into() },
+                share: share(is_in),
+                measure_every: Duration::from_secs(1),
+            }
+        });
+        let (cluster, leader) = (CLUSTER.to_owned(), NodeId(1));
+        let published = Published { cluster, leader, document, rollout };
         let bytes = published.encode();
+        assert_eq!(Published::decode(&bytes).as_ref(), Ok(&published));
+        let going_on = published.rollout.as_ref().map(|one| one.document.version.revision);
         let outcome = self.member.handle_published(Published::decode(&bytes).unwrap(), self.now);
+        if outcome.is_ok() {
+            self.rollout = going_on;
+        }
         self.take();
         outcome
     }
@@ -154,6 +202,14 @@ proptest! {
                         prop_assert!(outcome.is_err());
                     }
                 }
+                Step::PublishRollout((epoch, revision), more, is_in) => {
+                    let version = Version { epoch, revision };
+                    let meant = Version { epoch, revision: revision + if is_in { more } else { 0 } };
+                    let outcome = world.publish_with(version, Some((more, is_in)));
+                    if before.is_some_and(|before| !meant.covers(before)) {
+                        prop_assert!(outcome.is_err());
+                    }
+                }
                 Step::Finish { is_good } => world.finish(is_good),
                 Step::Reported(has_arrived) => world.member.handle_reported(has_arrived, world.now),
                 Step::Crash => world = World::start(world.disk.take(), world.now),
@@ -166,7 +222,7 @@ proptest! {
             world.check(before);
         }
         // Once nothing fails any more, the latest version is there, and its leader is told.
-        let version = Version { epoch: 9, revision: 10 };
+        let version = Version { epoch: 9, revision: 12 };
         prop_assert!(world.publish(version).is_ok());
         for _ in 0..12 {
             world.finish(true);
@@ -204,7 +260,8 @@ fn each_refusal_says_what_is_wrong() {
     let refusal = world.publish(version(4, 6)).expect_err("an older document");
     assert!(refusal.to_string().contains("restored backup"), "{refusal}");
     let document = Document { version: version(4, 7), text: "# another".into() };
-    let one = Published { cluster: CLUSTER.to_owned(), leader: NodeId(1), document };
+    let (cluster, leader) = (CLUSTER.to_owned(), NodeId(1));
+    let one = Published { cluster, leader, document, rollout: None };
     let other = Published { cluster: "test".to_owned(), ..one.clone() };
     let differs = world.member.handle_published(one, Time(0));
     assert_eq!(differs, Err(Refusal::Differs { theirs: version(4, 7) }));
@@ -223,4 +280,32 @@ fn a_refused_publisher_is_told_the_newer_version() {
     world.publish(Version { epoch: 1, revision: 1 }).expect_err("old");
     let newest = Some(Version { epoch: 3, revision: 7 });
     assert!(world.reports.iter().any(|report| report.saved == newest));
+}
+
+/// A member counts requests while a rollout goes on, and no longer.
+#[test]
+fn a_rollout_is_measured_until_it_ends() {
+    let mut world = World::start(None, Time(0));
+    let version = Version { epoch: 3, revision: 5 };
+    world.publish_with(version, Some((1, true))).expect("new");
+    world.finish(true);
+    world.finish(true);
+    for _ in 0..5 {
+        world.now = world.now + Duration::from_secs(1);
+        world.member.handle_timeout(world.now);
+        world.take();
+        world.member.handle_reported(true, world.now);
+        world.take();
+    }
+    assert!(world.measures >= 5, "{}", world.measures);
+    let measured = world.reports.back().and_then(|report| report.measured);
+    assert_eq!(measured.map(|one| (one.rollout, one.revision)), Some((6, 6)));
+    world.publish(Version { epoch: 3, revision: 7 }).expect("the end");
+    assert_eq!(
+        world.reports.back().and_then(|report| report.measured).map(|one| one.rollout),
+        Some(6)
+    );
+    world.member.handle_reported(true, world.now);
+    world.take();
+    assert_eq!(world.reports.back().and_then(|report| report.measured), None);
 }

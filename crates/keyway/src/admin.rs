@@ -4,15 +4,17 @@ mod key_stats;
 mod readiness;
 
 use crate::cli::LogFormat;
+use crate::control_node::Asking;
 use crate::log::Filter;
+use crate::operators::RequestLog;
 use crate::reload::{Diff, Reload, Wake};
 use crate::serve::{Started, wall_clock};
 use crate::upgrade;
 use keyway_config::{Config, IoDriver};
 use keyway_control::{
     AWAY, AdminState, AfterDrain, Api, BackendRoleStatus, BackendStatus, ClientStatus, Connections,
-    EffectiveConfig, KeyStatsList, LogLevel, PoolStatus, ProcessStatus, Reloaded, ScriptKill,
-    SlowRequest,
+    EffectiveConfig, FleetApi, KeyStatsList, LogLevel, NotedRequest, PoolStatus, ProcessStatus,
+    Reloaded, ScriptKill, SlowRequest,
 };
 use keyway_metrics::{BackendTotals, Registry};
 use keyway_script::Kill;
@@ -39,6 +41,9 @@ pub struct Process {
     started_unix_seconds: u64,
     controls: AdminControls,
     settings: Settings,
+    /// The control node that runs in this process.
+    control: Option<Arc<Asking>>,
+    requests: RequestLog,
 }
 
 /// The configuration of the process.
@@ -75,7 +80,12 @@ impl Settings {
             LogLevel::Debug => keyway_config::LogLevel::Debug,
             LogLevel::Trace => keyway_config::LogLevel::Trace,
         };
-        EffectiveConfig { file: self.file.clone(), toml: keyway_config::describe(&config) }
+        let (document, document_pools) = match &config.document {
+            Some(document) => (Some(document.name.clone()), document.pools.clone()),
+            None => (None, Vec::new()),
+        };
+        let (file, toml) = (self.file.clone(), keyway_config::describe(&config));
+        EffectiveConfig { file, toml, document, document_pools }
     }
 }
 
@@ -114,7 +124,7 @@ impl Process {
         plan: Arc<Plan>,
         registry: Arc<Registry>,
         controls: AdminControls,
-        settings: Settings,
+        (settings, control): (Settings, Option<Arc<Asking>>),
     ) -> Self {
         let now = Seen {
             state: HealthState::Unknown.label(),
@@ -133,6 +143,8 @@ impl Process {
             started_unix_seconds: unix_seconds(),
             controls,
             settings,
+            control,
+            requests: RequestLog::default(),
         }
     }
 
@@ -274,7 +286,8 @@ impl Current {
         &self,
         name: String,
         id: BackendId,
-        (seen, totals): (&[Seen], &[BackendTotals]),
+        seen: &[Seen],
+        totals: &[BackendTotals],
     ) -> BackendStatus {
         let backend = self.plan.topology.backend(id);
         let address = backend.and_then(|backend| {
@@ -331,6 +344,20 @@ impl Current {
 impl AdminState for Process {
     fn metrics(&self, out: &mut String) {
         self.current().registry.write_prometheus(out);
+        if let Some(control) = &self.control {
+            control.write_metrics(out);
+        }
+    }
+
+    fn note_request(&self, request: &NotedRequest<'_>) {
+        self.requests.note(request);
+        if let Some(control) = &self.control {
+            control.note_refused(request);
+        }
+    }
+
+    fn fleet(&self) -> Option<&dyn FleetApi> {
+        self.control.as_deref().map(|control| control as &dyn FleetApi)
     }
 
     fn draining(&self) -> bool {
@@ -368,7 +395,7 @@ impl AdminState for Process {
         let (current, seen) = self.observe();
         let told = |index: usize| {
             let totals: Vec<_> = current.registry.backend_totals(index).into_iter().collect();
-            let status = |(name, id)| current.server_status(name, id, (&seen, &totals));
+            let status = |(name, id)| current.server_status(name, id, &seen, &totals);
             let pool = &current.plan.pools[index];
             let there = current.backends(index).into_iter().map(status);
             let backends = there.chain(self.away(&pool.name)).collect();

@@ -112,7 +112,8 @@ pub fn name() -> &'static str {
 /// Returns an error if the system has no descriptors or memory left, or refuses the ring that is
 /// wanted.
 pub fn sockets<M>(
-    (driver, make_ring): (Driver, MakeRing),
+    driver: Driver,
+    make_ring: MakeRing,
     listeners: Vec<(u16, Listener)>,
     mailbox: &Mailbox<M>,
 ) -> Result<Sockets> {

@@ -90,7 +90,14 @@ struct Past {
 }
 
 /// Shared state of all workers, for INFO.
-type Shared<'a> = (&'a Arc<ClientRegistry>, &'a Arc<Channels>, &'a Arc<Invalidations>);
+pub struct Shared<'a> {
+    /// The connected clients.
+    pub clients: &'a Arc<ClientRegistry>,
+    /// The channels of the store.
+    pub channels: &'a Arc<Channels>,
+    /// The keys that clients cache.
+    pub invalidations: &'a Arc<Invalidations>,
+}
 
 /// The facts about the process that INFO and CONFIG GET show.
 pub struct ProcessFacts {
@@ -112,7 +119,7 @@ impl ProcessFacts {
         pools: &[Arc<PoolPlan>],
         addresses: &[Option<SocketAddr>],
         registry: &Arc<Registry>,
-        (clients, channels, invalidations): Shared<'_>,
+        shared: Shared<'_>,
         start: Clock,
     ) -> Self {
         let facts = pools.iter().enumerate().map(|(index, pool)| PoolFacts {
@@ -151,9 +158,9 @@ impl ProcessFacts {
             wall_clock: crate::serve::wall_clock,
             pools: facts.collect(),
             registry: Arc::clone(registry),
-            clients: Arc::clone(clients),
-            channels: Arc::clone(channels),
-            invalidations: Arc::clone(invalidations),
+            clients: Arc::clone(shared.clients),
+            channels: Arc::clone(shared.channels),
+            invalidations: Arc::clone(shared.invalidations),
         }
     }
 
@@ -496,7 +503,7 @@ impl Report<'_> {
             (Some(facts), Some(stats)) => {
                 let now = self.unix_micros / 1_000_000;
                 let (snapshot, log) = ((facts.snapshot)(), (facts.log)());
-                persistence::saved((&snapshot, log.as_ref()), stats.changes, now, fields);
+                persistence::saved(&snapshot, log.as_ref(), stats.changes, now, fields);
             }
             _ => persistence::nothing(fields),
         }

@@ -56,7 +56,8 @@ pub fn start(config: &LogConfig, format: Option<LogFormat>) -> Filter {
         .with_ansi(is_terminal && !json)
         .with_writer(std::io::stderr);
     let lines = if json { lines.json().flatten_event(true).boxed() } else { lines.boxed() };
-    tracing_subscriber::registry().with(filter).with(lines).init();
+    let events = crate::events::Events.with_filter(crate::events::filter());
+    tracing_subscriber::registry().with(lines.with_filter(filter)).with(events).init();
     FILTER.get_or_init(|| Filter(handle)).clone()
 }
 

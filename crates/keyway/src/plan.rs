@@ -2,7 +2,7 @@
 
 mod sockets;
 
-use crate::facts::ProcessFacts;
+use crate::facts::{ProcessFacts, Shared};
 use crate::memory;
 use crate::reload::{Merge, ReloadTally};
 use keyway_base::{Clock, Time};
@@ -112,7 +112,7 @@ pub fn plan(sources: &Sources, registry: &Arc<Registry>) -> Version {
     let clients = Arc::new(ClientRegistry::default());
     let channels = Arc::<keyway_worker::Channels>::default();
     let invalidations = Arc::<keyway_worker::Invalidations>::default();
-    let shared = (&clients, &channels, &invalidations);
+    let shared = Shared { clients: &clients, channels: &channels, invalidations: &invalidations };
     let facts =
         ProcessFacts::new(config, &pools, sources.addresses, registry, shared, sources.clock);
     let facts = Arc::new(facts);
@@ -183,7 +183,11 @@ pub fn next_plan(sources: &Sources, old: &Version, merge: &Merge) -> Version {
     let listeners = (0..config.listeners.len())
         .map(|index| listener_plan(sources, index, Some((before, merge))))
         .collect();
-    let shared = (&before.clients, &before.channels, &before.invalidations);
+    let shared = Shared {
+        clients: &before.clients,
+        channels: &before.channels,
+        invalidations: &before.invalidations,
+    };
     let facts = ProcessFacts::new(config, &pools, sources.addresses, &registry, shared, clock)
         .following(facts, lineage);
     let facts = Arc::new(facts);

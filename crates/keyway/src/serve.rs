@@ -1,13 +1,15 @@
 //! The start and the end of a process that serves.
 
 mod announce;
+mod control;
 mod draining;
 mod first_command;
 
 use crate::admin::{AdminControls, Process, Settings};
 use crate::cli::LogFormat;
-use crate::member::{Joining, Membership};
+use crate::member::Joining;
 use crate::plan::Sources;
+use crate::registrations::Registrations;
 use crate::reload::{Live, Refusal, Reload, Wake};
 use crate::replicas::Replicas;
 use crate::snapshots::Snapshots;
@@ -17,6 +19,7 @@ use crate::workers::{RETRY_AFTER, SAMPLE_EVERY, Workers};
 use crate::{driver, log, peers, plan};
 use announce::announce;
 use anyhow::{Context, Result, anyhow};
+use control::{Control, Prepared, admin_address};
 use draining::{Order, drain, give_notice, name_of};
 use keyway_base::{Clock, Time};
 use keyway_config::{Config, IoDriver, ListenAddr};
@@ -91,13 +94,15 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     };
     let version = plan::plan(&sources, &registry);
     let plan = Arc::clone(&version.plan);
+    started.joining.iter().for_each(|joining| joining.groups().attach(&plan, &config));
     let (mut snapshots, mut logs, mut replicas) = prepare_stores((&plan, &config), &wake, before)?;
     let taking = Taking::begin(before, (&plan, &config), &replicas)?;
     let upgraded = upgrade::Told::default();
     let mut upgrades = Upgrades::new(wake.clone(), Arc::clone(&upgraded));
-    let to_join = (started.joining.as_ref(), wake.clone());
+    let control = Prepared::new(started.joining.as_ref(), wake.clone(), before.is_one())?;
     let controls = AdminControls { log, wake: wake.clone(), reload: Reload::new(wake), upgraded };
     let settings = Settings::new(started, &config);
+    let settings = (settings, control.asking());
     let process = Process::new(Arc::clone(&plan), Arc::clone(&registry), controls, settings);
     let process = Arc::new(process);
     let access = access(&config);
@@ -113,10 +118,11 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     let threads = snapshots.start().and_then(|()| logs.start()).and_then(|()| replicas.start());
     threads.context("cannot start a thread")?;
     announce(&config, &plan, &names, bounds, admin.as_ref(), started.file);
-    let membership = Membership::start(to_join, &config)?;
-    let live = Live {
+    let state = Arc::clone(&process) as Arc<dyn keyway_control::AdminState>;
+    let control = control.start((&config, &version.registry), admin.as_ref(), state)?;
+    let mut live = Live {
         document: started.joining.as_ref().and_then(Joining::document),
-        about: Membership::about(membership.as_ref()),
+        about: control.about(),
         path: started.file.map(Path::to_owned),
         file: config.clone(),
         config,
@@ -130,10 +136,12 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
         snapshots,
         logs,
         replicas,
+        registrations: Registrations::new(admin_address(admin.as_ref())),
         held: None,
     };
+    live.registrations.follow(&live.file);
     let serving = Serving { workers, live, process, woken, admin, pid_file };
-    let status = serving.serve(&mut upgrades, membership);
+    let status = serving.serve(&mut upgrades, control);
     warn_of_cut_off(&plan);
     tracing::info!("stopped");
     Ok(status)
@@ -207,11 +215,15 @@ struct Serving {
 
 impl Serving {
     /// Serves until the process is told to end, and ends it.
-    fn serve(mut self, upgrades: &mut Upgrades, membership: Option<Membership>) -> ExitCode {
+    fn serve(mut self, upgrades: &mut Upgrades, control: Control) -> ExitCode {
         let (process, woken) = (&self.process, &self.woken);
         let inside = Inside { process, admin: self.admin.as_ref(), woken };
         let ending = run(&mut self.workers, &inside, &mut self.live, upgrades);
-        drop(membership);
+        if let Ending::Replaced(_) = &ending {
+            self.live.registrations.leave();
+        }
+        // Another control node leads while this process drains. Dropping it waits for its end.
+        let _control = control.end();
         let late = end_upgrade(&ending, upgrades, (&mut self.live, woken));
         self.process.set_draining();
         self.end(ending, late.as_ref())
@@ -232,6 +244,10 @@ impl Serving {
         let kept = late.map_or(&[][..], |late| &late.kept[..]);
         if let Some(late) = late {
             self.give_clients(late);
+        }
+        match kept.is_empty() {
+            true => self.live.registrations.end(),
+            false => self.live.registrations.leave(),
         }
         // If another process listens already, no client is refused.
         let notice = match kept.is_empty() {
@@ -535,12 +551,16 @@ fn run(
             }
             Ok(Wake::Signal(signal)) => {
                 let name = name_of(signal);
-                tracing::info!("{name}: draining: no new clients, requests in flight are answered");
+                tracing::info!(
+                    target: "keyway::event::draining",
+                    "{name}: draining: no new clients, requests in flight are answered"
+                );
                 return Ending::Stop(AfterDrain::Exit, Some(signal));
             }
             Ok(Wake::Failed(failure)) => return Ending::Failed(failure),
             Ok(Wake::Drain(after)) => {
                 tracing::info!(
+                    target: "keyway::event::draining",
                     "draining on an operator's word: no new clients, requests in flight are \
                      answered"
                 );
@@ -562,7 +582,8 @@ fn run(
 
 /// Returns the access settings of the admin listener.
 fn access(config: &Config) -> Access {
-    let access = Access::new(config.server.admin_token.as_ref().map(|token| token.expose()));
+    let access = Access::default();
+    crate::operators::admit(&access, config.server.admin_token.as_ref(), &config.operators);
     let tls = config.server.admin_tls.as_ref();
     match tls.is_some_and(|tls| matches!(tls.settings.clients, ClientCertificates::Required(_))) {
         true => access.with_certificates(),

@@ -14,6 +14,7 @@ use keyway_worker::{Plan, PoolKind, repeat_function_command};
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
+use std::time::Duration;
 
 /// The logs of a process.
 pub struct StoreLogs {
@@ -194,6 +195,7 @@ impl StoreLogs {
             if status.state == LogState::Lost {
                 are_whole = false;
                 tracing::error!(
+                    target: "keyway::event::store-log-failed",
                     pool,
                     "the process ends without all writes in the log: {}",
                     status.last_fault
@@ -209,6 +211,7 @@ impl StoreLog {
         if let Err(fault) = self.log.take_back() {
             let pool = &*self.pool;
             tracing::error!(
+                target: "keyway::event::store-log-failed",
                 pool,
                 "the log cannot go on: {fault}; writes are refused until Keyway is restarted"
             );
@@ -249,18 +252,16 @@ impl Teller {
     fn tell(&self, notice: Notice) {
         let pool = &*self.pool;
         match notice {
-            Notice::Loading { percent, keys, commands, took } => {
-                let seconds = took.as_secs();
-                tracing::info!(
-                    pool,
-                    percent,
-                    keys,
-                    commands,
-                    seconds,
-                    "loading the log: {percent} %"
-                );
-            }
+            Notice::Loading { percent, keys, commands, took } => tracing::info!(
+                pool,
+                percent,
+                keys,
+                commands,
+                seconds = took.as_secs(),
+                "loading the log: {percent} %"
+            ),
             Notice::TornTail { path, cut } => tracing::warn!(
+                target: "keyway::event::store-log-cut",
                 pool,
                 file = %path.display(),
                 at = cut.at,
@@ -269,13 +270,7 @@ impl Teller {
                  or the system stopped, while it was written"
             ),
             Notice::Loaded { keys, commands, refused: (refused, first), took } => {
-                tracing::info!(
-                    pool,
-                    keys,
-                    commands,
-                    seconds = took.as_secs_f64(),
-                    "loaded the log: {keys} keys and {commands} commands in {took:.1?}"
-                );
+                self.tell_loaded(keys, commands, took);
                 if let Some(first) = first {
                     tracing::warn!(
                         pool,
@@ -289,14 +284,11 @@ impl Teller {
                 // The main thread may have ended meanwhile.
                 let _ = self.wake.send(Wake::Failed(failed));
             }
-            Notice::Compacted { base_len, took } => tracing::info!(
-                pool,
-                bytes = base_len,
-                seconds = took.as_secs_f64(),
-                "compacted the log: a base of {base_len} bytes in {took:.1?}"
-            ),
+            Notice::Compacted { base_len, took } => {
+                self.tell_base("compacted the log", base_len, took);
+            }
             Notice::NotCompacted(fault) => {
-                tracing::error!(pool, "the log is not compacted, and goes on: {fault}");
+                tracing::error!(target: "keyway::event::store-log-not-compacted", pool, "the log is not compacted, and goes on: {fault}");
             }
             Notice::Beginning { refuses: true } => tracing::info!(
                 pool,
@@ -308,18 +300,17 @@ impl Teller {
                 "the first base of the log is being written; until it is whole, a restart finds \
                  what the snapshot has"
             ),
-            Notice::Begun { base_len, took } => tracing::info!(
-                pool,
-                bytes = base_len,
-                seconds = took.as_secs_f64(),
-                "the log has all that the pool holds: a base of {base_len} bytes in {took:.1?}"
-            ),
+            Notice::Begun { base_len, took } => {
+                self.tell_base("the log has all that the pool holds", base_len, took);
+            }
             Notice::Failed { fault, refuses: true } => tracing::error!(
+                target: "keyway::event::store-log-failed",
                 pool,
                 "the log has failed: {fault}; writes are refused until it has begun anew, which it \
                  tries every few seconds"
             ),
             Notice::Failed { fault, refuses: false } => tracing::error!(
+                target: "keyway::event::store-log-failed",
                 pool,
                 "the log has failed: {fault}; writes go on without it until it has begun anew, \
                  which it tries every few seconds"
@@ -328,16 +319,32 @@ impl Teller {
                 pool,
                 "the log still cannot begin anew: {fault}; the next attempt comes in {after:.1?}"
             ),
-            Notice::Replaced { base_len, took } => tracing::info!(
-                pool,
-                bytes = base_len,
-                seconds = took.as_secs_f64(),
-                "the log has the data that replaced the old: a base of {base_len} bytes in \
-                 {took:.1?}"
-            ),
+            Notice::Replaced { base_len, took } => {
+                self.tell_base("the log has the data that replaced the old", base_len, took);
+            }
             Notice::Healed => {
-                tracing::info!(pool, "the log has begun anew, and has all that the pool holds");
+                tracing::info!(target: "keyway::event::store-log-begun-anew", pool, "the log has begun anew, and has all that the pool holds");
             }
         }
+    }
+
+    fn tell_loaded(&self, keys: u64, commands: u64, took: Duration) {
+        tracing::info!(
+            pool = &*self.pool,
+            keys,
+            commands,
+            seconds = took.as_secs_f64(),
+            "loaded the log: {keys} keys and {commands} commands in {took:.1?}"
+        );
+    }
+
+    /// Tells that the log has a new base of `base_len` bytes, with what it means in front.
+    fn tell_base(&self, what: &str, base_len: u64, took: Duration) {
+        tracing::info!(
+            pool = &*self.pool,
+            bytes = base_len,
+            seconds = took.as_secs_f64(),
+            "{what}: a base of {base_len} bytes in {took:.1?}"
+        );
     }
 }

@@ -4,6 +4,7 @@ use crate::admin_of::admin_of;
 use crate::ctl::TlsFiles;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
+use keyway_control::MEMBERS_READ_MAX;
 use keyway_top::{Credentials, Options, SORTS, TARGETS_MAX};
 use signal_hook::consts::SIGTERM;
 use std::io::IsTerminal;
@@ -55,6 +56,12 @@ pub struct Top {
     /// Show only what has this in a name.
     #[arg(short, long, default_value = "", hide_default_value = true, value_name = "TEXT")]
     filter: String,
+    /// The addresses are of control nodes that lead: watch the members of their fleets.
+    #[arg(long)]
+    fleet: bool,
+    /// With --fleet: only the members of this zone.
+    #[arg(long, value_name = "NUMBER", requires = "fleet")]
+    zone: Option<u64>,
     /// Add up pools and servers of the same name in several processes.
     #[arg(short, long)]
     merge: bool,
@@ -112,9 +119,6 @@ fn options(arguments: &Top) -> Result<Options> {
     }
     let mut known = std::collections::BTreeSet::new();
     targets.retain(|target| known.insert(target.clone()));
-    if targets.len() > TARGETS_MAX {
-        bail!("{} processes are too many to watch at once: {TARGETS_MAX} at most", targets.len());
-    }
     if !(Duration::from_millis(200)..=Duration::from_secs(3600)).contains(&arguments.interval) {
         bail!("--interval takes from 200ms to 1h");
     }
@@ -123,22 +127,41 @@ fn options(arguments: &Top) -> Result<Options> {
         true => Some(arguments.tls.load().map_err(|what| anyhow!("{what}"))?),
         false => None,
     };
+    let token = match arguments.token_file.as_deref() {
+        Some(file) => Some(token_in(file)?),
+        None => crate::ctl::token_of_environment().map_err(|what| anyhow!("{what}"))?,
+    };
+    let credentials = Credentials { token, tls };
+    if arguments.fleet {
+        targets = members(&targets, arguments.zone, &credentials)?;
+    }
+    let (most, advice) = match arguments.fleet {
+        true => (MEMBERS_READ_MAX, "; name a zone with --zone"),
+        false => (TARGETS_MAX, ""),
+    };
+    if targets.len() > most {
+        let count = targets.len();
+        bail!("{count} processes are too many to watch at once: {most} at most{advice}");
+    }
     let sort = SORTS.iter().position(|sort| *sort == arguments.sort).unwrap_or(0);
     Ok(Options {
         targets,
-        credentials: Credentials {
-            token: match arguments.token_file.as_deref() {
-                Some(file) => Some(token_in(file)?),
-                None => crate::ctl::token_of_environment().map_err(|what| anyhow!("{what}"))?,
-            },
-            tls,
-        },
+        credentials,
         interval: arguments.interval,
         sort,
         filter: arguments.filter.clone(),
         is_merged: arguments.merge,
         is_plain: arguments.no_color || std::env::var_os("NO_COLOR").is_some(),
     })
+}
+
+/// Returns the members of control nodes.
+fn members(targets: &[String], zone: Option<u64>, shown: &Credentials) -> Result<Vec<String>> {
+    let of = |target: &String| {
+        keyway_top::members(target, zone, shown).map_err(|why| anyhow!("{target}: {why}"))
+    };
+    let found = targets.iter().map(of).collect::<Result<Vec<_>>>()?;
+    Ok(found.concat())
 }
 
 fn token_in(file: &Path) -> Result<String> {

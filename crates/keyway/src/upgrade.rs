@@ -123,7 +123,10 @@ impl Upgrades {
         let begun = self.try_begin(from);
         if let Err(reasons) = &begun {
             log_reasons(reasons);
-            tracing::error!("upgrade refused: no process was started, this one serves on");
+            tracing::error!(
+                target: "keyway::event::upgrade-refused",
+                "upgrade refused: no process was started, this one serves on"
+            );
         }
         begun
     }
@@ -168,7 +171,10 @@ impl Upgrades {
             Ok(successor) => Some(successor),
             Err(reasons) => {
                 log_reasons(&reasons);
-                tracing::error!("upgrade failed: this process serves on as before");
+                tracing::error!(
+                    target: "keyway::event::upgrade-failed",
+                    "upgrade failed: this process serves on as before"
+                );
                 None
             }
         }

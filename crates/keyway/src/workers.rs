@@ -229,7 +229,7 @@ impl Workers {
         let plan = Arc::clone(&self.plan);
         let seed = self.seed.wrapping_add((index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let (tell, told) = channel();
-        let driver = self.driver;
+        let (driver, make_ring) = self.driver;
         let (begin, begun) = channel();
         match &mut self.waiting {
             Some(waiting) => waiting.push(begin),
@@ -239,7 +239,7 @@ impl Workers {
             .name(format!("keyway-worker-{index}"))
             .spawn(move || {
                 debug_assert_eq!(cells.index() + 1, plan.mailers.lock().len(), "it can be told");
-                let io = match driver::sockets(driver, listeners, &mailbox) {
+                let io = match driver::sockets(driver, make_ring, listeners, &mailbox) {
                     Ok(io) => io,
                     Err(error) => return drop(tell.send(Err(error))),
                 };
@@ -317,7 +317,8 @@ impl Workers {
     /// then.
     pub fn follow(
         &mut self,
-        (plan, registry): (&Arc<Plan>, &Arc<Registry>),
+        plan: &Arc<Plan>,
+        registry: &Arc<Registry>,
         opened: Vec<(u16, Listener)>,
     ) -> Result<usize> {
         let mut templates = Vec::new();

@@ -1,18 +1,18 @@
-//! Which key comes next.
+//! The draw of the next key.
 
 use crate::random::Random;
 use crate::workload::Pattern;
 
-/// Terms of a zeta that are added up one by one; the rest is an integral.
+/// Number of terms of a zeta that are added one by one. An integral stands for the others.
 const ZETA_TERMS: u64 = 10_000;
 
-/// What YCSB draws ranks from before it scatters them over the keys there are.
+/// Number of ranks that YCSB draws from before it scatters them over the keys.
 const YCSB_RANKS: u64 = 10_000_000_000;
 
-/// How many draws of a normal distribution may miss the keys before one is taken evenly.
+/// Number of draws of a normal distribution that may miss the keys before a uniform draw is used.
 const MISSES_MAX: u32 = 64;
 
-/// Draws numbers of keys, from 0 up to and without a count.
+/// A draw of key numbers from 0 up to, and without, the number of keys.
 #[derive(Clone, Debug)]
 pub struct Draw {
     count: u64,
@@ -22,7 +22,7 @@ pub struct Draw {
 #[derive(Clone, Debug)]
 enum How {
     Even,
-    /// From `at` through `first..end`, over and over.
+    /// Walks from `at` through `first..end`, again and again.
     Walk {
         first: u64,
         end: u64,
@@ -36,21 +36,21 @@ enum How {
         zipf: Zipf,
         scatter: Scatter,
     },
-    /// As far from the newest key as a rank says.
+    /// The rank is the distance from the newest key.
     Latest(Zipf),
 }
 
-/// How ranks become keys, so that popular ones do not lie side by side.
+/// The map from ranks to keys. Popular keys are not neighbours.
 #[derive(Clone, Copy, Debug)]
 enum Scatter {
-    /// One to one: a step that has no divisor in common with the count.
+    /// One to one, by a step that has no divisor in common with the number of keys.
     Step(u64),
-    /// As YCSB does: by a hash, modulo the count.
+    /// By a hash modulo the number of keys, as in YCSB.
     Ycsb,
 }
 
 impl Draw {
-    /// As `pattern` says, of `count` keys, for client `client` of `clients`.
+    /// Creates the draw of a pattern over `count` keys, for client `client` of `clients`.
     pub fn new(pattern: Pattern, count: u64, client: u64, clients: u64) -> Draw {
         let how = match pattern {
             Pattern::Random => How::Even,
@@ -79,7 +79,7 @@ impl Draw {
         Draw { count, how }
     }
 
-    /// The next key; `newest` is the one that was added last.
+    /// Returns the next key. `newest` is the key that was added last.
     #[inline]
     pub fn next(&mut self, random: &mut Random, newest: u64) -> u64 {
         match &mut self.how {
@@ -103,8 +103,8 @@ impl Draw {
         }
     }
 
-    /// The key of the same request behind `key`: the one behind it where keys are walked, any
-    /// other one else. Depends on nothing that changes.
+    /// Returns the next key of the same request after `key`. A walk returns the key behind it, and
+    /// any other draw returns some other key. It uses no state that changes.
     #[inline]
     pub fn beside(&self, key: u64, random: &mut Random) -> u64 {
         match &self.how {
@@ -132,7 +132,7 @@ fn normal(median: f64, deviation: f64, count: u64, random: &mut Random) -> u64 {
     random.below(count)
 }
 
-/// A step near the golden section of `count` that has no divisor in common with it.
+/// Returns a step near the golden section of `count` that has no divisor in common with it.
 fn coprime_step(count: u64) -> u64 {
     let divisor = |mut a: u64, mut b: u64| {
         while b > 0 {
@@ -144,7 +144,7 @@ fn coprime_step(count: u64) -> u64 {
     (near.max(1)..).find(|&step| divisor(step, count) == 1).unwrap_or(1)
 }
 
-/// FNV-1a of the eight bytes of a number, lowest first, without its sign: YCSB's hash.
+/// Returns YCSB's hash of a number: FNV-1a of its eight bytes, lowest first, without the sign.
 pub fn fnv64(number: u64) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for byte in number.to_le_bytes() {
@@ -153,8 +153,9 @@ pub fn fnv64(number: u64) -> u64 {
     (hash as i64).unsigned_abs()
 }
 
-/// Ranks from 0 on, the first most often: rank r as often as 1 / (r + 1)^theta. Gray and others,
-/// "Quickly generating billion-record synthetic databases".
+/// A Zipf distribution over ranks from 0 on. The frequency of rank r is in proportion to 1 / (r +
+/// 1)^theta. The algorithm is from Gray and others, "Quickly generating billion-record synthetic
+/// databases".
 #[derive(Clone, Copy, Debug)]
 pub struct Zipf {
     count: u64,
@@ -165,7 +166,7 @@ pub struct Zipf {
 }
 
 impl Zipf {
-    /// Over `count` ranks; `theta` is above 0 and below 1.
+    /// Creates a distribution over `count` ranks. `theta` is above 0 and below 1.
     pub fn new(count: u64, theta: f64) -> Zipf {
         let zeta = zeta(count, theta);
         let power = (2.0 / count as f64).powf(1.0 - theta);
@@ -173,7 +174,7 @@ impl Zipf {
         Zipf { count, theta, zeta, alpha: 1.0 / (1.0 - theta), eta }
     }
 
-    /// The next rank.
+    /// Returns the next rank.
     #[inline]
     pub fn rank(&self, random: &mut Random) -> u64 {
         let unit = random.unit();
@@ -193,7 +194,7 @@ fn zeta_two(theta: f64) -> f64 {
     1.0 + 0.5f64.powf(theta)
 }
 
-/// The sum of 1 / r^theta over r from 1 to `count`.
+/// Returns the sum of 1 / r^theta over r from 1 to `count`.
 fn zeta(count: u64, theta: f64) -> f64 {
     let summed = count.min(ZETA_TERMS);
     let sum: f64 = (1..=summed).map(|rank| (rank as f64).powf(-theta)).sum();

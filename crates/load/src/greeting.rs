@@ -1,9 +1,9 @@
-//! What a connection begins with.
+//! The first requests of a connection.
 
 use crate::target::{Protocol, Target};
 use keyway_memcache::Wire;
 
-/// How memcached's protocol is framed; `None` for Redis's.
+/// Returns the framing of memcached's protocols. `None` means a protocol of Redis.
 #[inline]
 pub(crate) fn wire(protocol: Protocol) -> Option<Wire> {
     match protocol {
@@ -13,7 +13,7 @@ pub(crate) fn wire(protocol: Protocol) -> Option<Wire> {
     }
 }
 
-/// Frames replies of Redis.
+/// Returns a framer of replies of Redis.
 pub(crate) fn framer(protocol: Protocol) -> keyway_resp::Framer {
     keyway_resp::Framer::new(match protocol {
         Protocol::Resp3 => keyway_resp::Protocol::Resp3,
@@ -21,7 +21,7 @@ pub(crate) fn framer(protocol: Protocol) -> keyway_resp::Framer {
     })
 }
 
-/// Appends what a connection to `target` begins with; how many replies that has.
+/// Appends the first requests of a connection to `target`. Returns the number of their replies.
 pub(crate) fn compose(target: &Target, out: &mut Vec<u8>) -> usize {
     let password = target.password.as_deref();
     let user = target.user.as_deref();
@@ -55,13 +55,14 @@ pub(crate) fn compose(target: &Target, out: &mut Vec<u8>) -> usize {
     count
 }
 
-/// memcached's text: the value of a first `set`, whatever its key.
+/// Appends the password of memcached's text protocol: the value of a first `set` with any key.
 fn set_password(user: Option<&str>, password: &str, out: &mut Vec<u8>) {
     let value = format!("{} {password}", user.unwrap_or("default"));
     out.extend_from_slice(format!("set auth 0 0 {}\r\n{value}\r\n", value.len()).as_bytes());
 }
 
-/// memcached's packets: SASL PLAIN, whose first word, whom to act for, is empty.
+/// Appends the password of memcached's binary protocol: SASL PLAIN with an empty first word, which
+/// would name another user to act for.
 fn plain_password(user: Option<&str>, password: &str, out: &mut Vec<u8>) {
     const AUTHENTICATE: u8 = 0x21;
     const MECHANISM: &[u8] = b"PLAIN";
@@ -75,7 +76,7 @@ fn plain_password(user: Option<&str>, password: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(value.as_bytes());
 }
 
-/// A question that every server of the protocol answers with one short reply.
+/// Returns a request that every server of the protocol answers with one short reply.
 pub(crate) fn probe(protocol: Protocol) -> &'static [u8] {
     match protocol {
         Protocol::Resp2 | Protocol::Resp3 => b"*1\r\n$4\r\nPING\r\n",

@@ -3,65 +3,67 @@
 use crate::error::Error;
 use std::time::Duration;
 
-/// The most threads; more than machines have cores that one target can keep busy.
+/// Largest number of threads. It is more than the number of cores that one target can keep busy.
 pub const THREADS_MAX: usize = 1024;
 
-/// The most connections of all threads; about as many as one address can have ports.
+/// Largest number of connections of all threads. It is about the number of ports of one address.
 pub const CONNECTIONS_MAX: usize = 60_000;
 
-/// The most requests in flight on a connection. What is in flight is kept, 32 bytes for each.
+/// Largest number of requests in flight on a connection. Each takes 32 bytes of memory.
 pub const PIPELINE_MAX: usize = 65_536;
 
-/// The longest run: every second of it has a row in the outcome.
+/// Longest duration of a run. Every second has a row in the outcome.
 pub const DURATION_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// When a run is over.
+/// The end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// After so long, warm-up not counted.
+    /// The run ends after this time, without the warm-up.
     Time(Duration),
-    /// After so many requests, warm-up not counted.
+    /// The run ends after this number of requests, without the warm-up.
     Requests(u64),
 }
 
 /// When requests are sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
-    /// Closed loop: a connection sends its next batch when the last one is answered.
+    /// A closed loop: a connection sends its next batch when the last one is answered.
     Closed,
-    /// Open loop: so many requests a second by all connections, at even distances, whatever the
-    /// server does. Latency counts from when a request was due.
+    /// An open loop: all connections together send this number of requests per second at even
+    /// distances, whatever the server does. Latency counts from the time at which a request was
+    /// due.
     Even(f64),
-    /// The same with distances as of many independent users (a Poisson process).
+    /// An open loop with the distances of a Poisson process, as of many independent users.
     Poisson(f64),
 }
 
 /// How a workload is sent.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Threads of the generator.
+    /// Number of threads of the generator.
     pub threads: usize,
-    /// Connections of each thread.
+    /// Number of connections of each thread.
     pub connections: usize,
-    /// Requests in flight on a connection: sent as one batch in a closed loop, a bound in an open
-    /// one.
+    /// Number of requests in flight on a connection. A closed loop sends them as one batch. For an
+    /// open loop the number is a bound.
     pub pipeline: usize,
-    /// When it is over.
+    /// The end of the run.
     pub until: Until,
-    /// Sent before, and not counted.
+    /// The time before the run during which requests are sent and not counted.
     pub warm_up: Duration,
     /// When requests are sent.
     pub pace: Pace,
-    /// The same seed gives each connection the same requests.
+    /// The seed of all draws. With the same seed each connection sends the same requests.
     pub seed: u64,
-    /// A connection is closed behind so many replies, and another opened.
+    /// Number of replies after which a connection is closed and another one opened.
     pub calls: Option<u64>,
-    /// A server that answers nothing for so long ends the run.
+    /// The run ends if a server answers nothing for this time.
     pub silence_max: Duration,
 }
 
 impl Default for Plan {
-    /// One thread with 50 connections for ten seconds, one request at a time on each.
+    /// Returns a plan of one thread with 50 connections for ten seconds, with one request at a time
+    /// on each.
     fn default() -> Plan {
         Plan {
             threads: 1,
@@ -78,12 +80,12 @@ impl Default for Plan {
 }
 
 impl Plan {
-    /// Connections of all threads.
+    /// Returns the number of connections of all threads.
     pub fn clients(&self) -> usize {
         self.threads.saturating_mul(self.connections)
     }
 
-    /// Requests a second that are due; `None` in a closed loop.
+    /// Returns the number of requests per second that are due. `None` means a closed loop.
     pub fn rate(&self) -> Option<f64> {
         match self.pace {
             Pace::Closed => None,
@@ -91,7 +93,7 @@ impl Plan {
         }
     }
 
-    /// Refuses what cannot be run.
+    /// Refuses a plan that cannot be run.
     ///
     /// # Errors
     /// [`Error::Asked`].

@@ -1,25 +1,25 @@
-//! What replies tell, once they are framed.
+//! The meaning of complete replies.
 
 use crate::program::Judge;
 use keyway_memcache::{Outcome, Reply, ReplyLimits, ReplyParsed, Wire, parse_reply};
 use keyway_resp::{Framer, Kind, Protocol};
 
-/// Longest reply of a server, in bytes: lists of large values.
+/// Length of the longest reply, in bytes. Lists of large values are long.
 pub(crate) const REPLY_LEN_MAX: u32 = 1 << 30;
 
-/// Arrays in arrays.
+/// Largest depth of arrays in arrays.
 pub(crate) const DEPTH_MAX: u32 = 32;
 
 pub(crate) const LIMITS: ReplyLimits = ReplyLimits { reply_len_max: REPLY_LEN_MAX };
 
-/// What a reply tells.
+/// The meaning of a reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Told<'a> {
     pub(crate) hits: u32,
     pub(crate) misses: u32,
-    /// The words of an error.
+    /// The text of an error.
     pub(crate) error: Option<&'a [u8]>,
-    /// The reply to a part of the request was an error, which is noted already.
+    /// True if the reply to a piece of the request was an error. That error is noted already.
     pub(crate) has_failed_piece: bool,
 }
 
@@ -35,7 +35,7 @@ impl Told<'_> {
     }
 }
 
-/// What a whole reply of Redis tells.
+/// Returns the meaning of a complete reply of Redis.
 #[inline]
 pub(crate) fn redis(bytes: &[u8], kind: Kind, judge: Judge) -> Told<'_> {
     match kind {
@@ -70,8 +70,8 @@ fn error_text(bytes: &[u8]) -> &[u8] {
     text.trim_ascii_end()
 }
 
-/// The values in a reply of Redis: a bulk, or those of an array, in order; `None` for what is not
-/// there. What is neither is passed by.
+/// Calls `each` with the values of a reply of Redis in order: a bulk, or the elements of an array.
+/// A missing value is `None`. Any other reply is ignored.
 pub(crate) fn values<'a>(bytes: &'a [u8], mut each: impl FnMut(Option<&'a [u8]>)) {
     if bytes.first() != Some(&b'*') {
         return each(bulk(bytes));
@@ -86,7 +86,7 @@ pub(crate) fn values<'a>(bytes: &'a [u8], mut each: impl FnMut(Option<&'a [u8]>)
     }
 }
 
-/// What is in a bulk.
+/// Returns the bytes of a bulk, if there are any.
 pub(crate) fn bulk(bytes: &[u8]) -> Option<&[u8]> {
     if bytes.first() != Some(&b'$') {
         return None;
@@ -95,14 +95,14 @@ pub(crate) fn bulk(bytes: &[u8]) -> Option<&[u8]> {
     bytes.get(start..start.checked_add(usize::try_from(len).ok()?)?)
 }
 
-/// The number behind the first byte, and where its line ends.
+/// Returns the number behind the first byte, and the offset of the end of its line.
 fn number(bytes: &[u8]) -> Option<(i64, usize)> {
     let end = bytes.iter().position(|&byte| byte == b'\n')?;
     let text = std::str::from_utf8(bytes.get(1..end)?).ok()?;
     Some((text.trim_end().parse().ok()?, end + 1))
 }
 
-/// What a whole reply of memcached tells.
+/// Returns the meaning of a complete reply of memcached.
 #[inline]
 pub(crate) fn memcached(bytes: &[u8], wire: Wire, judge: Judge) -> Told<'_> {
     if wire == Wire::Text && judge == Judge::One {
@@ -131,7 +131,7 @@ pub(crate) fn memcached(bytes: &[u8], wire: Wire, judge: Judge) -> Told<'_> {
     told
 }
 
-/// The elements of a reply of memcached.
+/// Returns the elements of a reply of memcached.
 pub(crate) fn elements<'a>(
     bytes: &'a [u8],
     wire: Wire,

@@ -1,4 +1,4 @@
-//! What is put under load.
+//! The target of a load: a server, or a server of a cluster.
 
 use keyway_net::Address;
 use keyway_tls::ClientTls;
@@ -9,20 +9,20 @@ use std::time::Duration;
 /// The protocol that is spoken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// Redis's, version 2.
+    /// RESP, version 2.
     Resp2,
-    /// Redis's, version 3: a connection begins with `HELLO 3`.
+    /// RESP, version 3. A connection begins with `HELLO 3`.
     Resp3,
-    /// memcached's classic text.
+    /// memcached's classic text protocol.
     MemcachedText,
     /// memcached's meta commands.
     MemcachedMeta,
-    /// memcached's packets.
+    /// memcached's binary protocol.
     MemcachedBinary,
 }
 
 impl Protocol {
-    /// All, by the names they are asked for by.
+    /// All protocols with the names that options use.
     pub const NAMES: [(&'static str, Protocol); 5] = [
         ("resp2", Protocol::Resp2),
         ("resp3", Protocol::Resp3),
@@ -31,7 +31,7 @@ impl Protocol {
         ("memcached-binary", Protocol::MemcachedBinary),
     ];
 
-    /// Returns whether it is one of Redis's.
+    /// Returns whether the protocol is one of Redis's.
     pub fn is_redis(self) -> bool {
         matches!(self, Protocol::Resp2 | Protocol::Resp3)
     }
@@ -56,31 +56,31 @@ impl FromStr for Protocol {
     }
 }
 
-/// What is put under load: where it is, and how it is spoken to.
+/// The target of a load: its address and how to connect.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// Where it listens.
+    /// The address of its listener.
     pub address: Address,
     /// The protocol that is spoken.
     pub protocol: Protocol,
-    /// The user to be, beside a password.
+    /// The name of the user, beside a password.
     pub user: Option<String>,
-    /// The password to say: by AUTH, on memcached by SASL PLAIN in packets and else as the value of a
-    /// first `set`.
+    /// The password. It is sent by AUTH, in memcached's binary protocol by SASL PLAIN, and in its
+    /// text protocols as the value of a first `set`.
     pub password: Option<String>,
-    /// Connections are secured by this; over TCP only.
+    /// The TLS of connections, over TCP only.
     pub tls: Option<ClientTls>,
-    /// The database to select; Redis's only.
+    /// The database to select, on Redis only.
     pub database: u32,
-    /// True if it is one server of a Redis Cluster, each of whose primaries is then asked
-    /// directly for its own slots.
+    /// True if the target is one server of a Redis Cluster. Each primary is then asked directly for
+    /// its own slots.
     pub is_cluster: bool,
-    /// How long a connection, or the first answer on it, may take.
+    /// Longest time until a connection is established, and until the first reply on it.
     pub patience: Duration,
 }
 
 impl Target {
-    /// A server without password.
+    /// Creates a target without a password.
     pub fn new(address: Address, protocol: Protocol) -> Target {
         Target {
             address,

@@ -1,20 +1,20 @@
-//! Values that say what they are, and an account of what was written.
+//! Values that can be verified, and a ledger of what was written.
 //!
-//! A value begins with a stamp: the run, its key, its version and a checksum over these and all
-//! bytes behind. Each key is written by one connection only, which makes its versions come in
-//! order; whoever reads it knows the least version that the reply may carry: the last that was
-//! acknowledged when the request was sent.
+//! A value begins with a stamp: the run, the key, the version, and a checksum over these and all
+//! bytes behind. Only one connection writes a key, so its versions come in order. A reader knows
+//! the least version that a reply may carry: the last version that was acknowledged before the
+//! request was sent.
 
 use crate::outcome::Verification;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Bytes of a stamp.
+/// Length of a stamp, in bytes.
 pub const STAMP_LEN: usize = 48;
 
-/// What a stamp begins with.
+/// The first bytes of a stamp.
 const MARK: &[u8; 4] = b"kwl1";
 
-/// Where the checksum is.
+/// Offset of the checksum in a stamp.
 const SUM_AT: usize = STAMP_LEN - 8;
 
 /// The versions of each key that were issued and acknowledged.
@@ -25,56 +25,58 @@ pub struct Ledger {
     acknowledged: Vec<AtomicU32>,
 }
 
-/// What a request knew of a key when it was sent.
+/// What a request knows of a key at the time when it is sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Check {
     /// The key's number.
     pub key: u64,
-    /// A write: its version. A read: the least that may come.
+    /// The version that a write sets, or the least version that a read may return.
     pub version: u32,
 }
 
-/// What is wrong with a value, if anything.
+/// The verdict on a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nothing.
+    /// The value is as it should be.
     Right,
-    /// Broken, of another key, or of a version that was never issued.
+    /// The value is damaged, belongs to another key, or has a version that was never issued.
     Wrong,
-    /// Older than it may be.
+    /// The value is older than it may be.
     Stale,
-    /// Not of this run, and there before it.
+    /// The value was written before this run.
     Foreign,
 }
 
 impl Ledger {
-    /// For so many keys; `run` tells this run's values from others'.
+    /// Creates a ledger for this number of keys. The number `run` tells the values of this run from
+    /// those of others.
     pub fn new(keys: u64, run: u32) -> Ledger {
         let zeros = || (0..keys).map(|_| AtomicU32::new(0)).collect();
         Ledger { run, issued: zeros(), acknowledged: zeros() }
     }
 
-    /// The version of the next write of `key`.
+    /// Returns the version of the next write of `key`.
     pub fn issue(&self, key: u64) -> u32 {
         // ORDER: one connection writes a key; who judges reads after the reply, which the
         // server's answer puts behind this.
         self.issued[key as usize].fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// A write was acknowledged.
+    /// Notes that a write was acknowledged.
     pub fn acknowledge(&self, check: Check) {
         // ORDER: pairs with `floor`: a request sent after it was seen is answered after the write.
         self.acknowledged[check.key as usize].fetch_max(check.version, Ordering::Release);
     }
 
-    /// The least version that a request for `key`, sent now, may be answered with.
+    /// Returns the least version that the reply to a request for `key` may carry if the request is
+    /// sent now.
     pub fn floor(&self, key: u64) -> u32 {
         // ORDER: pairs with `acknowledge`.
         self.acknowledged[key as usize].load(Ordering::Acquire)
     }
 
-    /// Writes the stamp of a value that was appended to `out` from `start` on, whose first
-    /// [`STAMP_LEN`] bytes are its room.
+    /// Writes the stamp of a value into `out`. The value reserves its first [`STAMP_LEN`] bytes for
+    /// it.
     pub fn stamp(&self, out: &mut [u8], key: u64, version: u32) {
         let (stamp, _) = out.split_at_mut(STAMP_LEN);
         stamp[..4].copy_from_slice(MARK);
@@ -86,7 +88,7 @@ impl Ledger {
         hex(&mut out[SUM_AT..STAMP_LEN], u64::from(sum));
     }
 
-    /// What is to be said of a value that came for `check`.
+    /// Returns the verdict on a value that was read for `check`.
     pub fn judge(&self, value: &[u8], check: Check) -> Verdict {
         // What was written without verification has no stamp, and is right until it is written over.
         if check.version == 0 && !value.starts_with(MARK) {
@@ -106,7 +108,7 @@ impl Ledger {
         if version < check.version { Verdict::Stale } else { Verdict::Right }
     }
 
-    /// Judges what came for a read, and counts it; none is a value that is not there.
+    /// Judges the reply to a read and counts the verdict. `None` means that the key is missing.
     pub fn count(&self, value: Option<&[u8]>, check: Check, counts: &mut Verification) {
         counts.checked += 1;
         let Some(value) = value else {
@@ -145,7 +147,7 @@ fn hex(out: &mut [u8], mut number: u64) {
     }
 }
 
-/// Adds up what two threads found.
+/// Adds the counts of one thread to the total.
 pub fn add(total: &mut Verification, part: &Verification) {
     total.checked += part.checked;
     total.wrong += part.wrong;

@@ -68,6 +68,12 @@ impl BusMetrics {
 
     /// Appends all metrics in the Prometheus text format.
     pub fn write_prometheus(&self, figures: &BusFigures, out: &mut String) {
+        self.write_bus(figures, out);
+        self.process(out);
+    }
+
+    /// Appends the metrics of the bus, without those of the process.
+    pub fn write_bus(&self, figures: &BusFigures, out: &mut String) {
         use catalogue::*;
         links(out, &BUS_LINKS, figures, |link| link.count);
         one(out, &BUS_BELOW, figures.below_nodes);
@@ -89,7 +95,6 @@ impl BusMetrics {
         reasons(out, &BUS_LOST_LINKS, &figures.lost_links);
         let snapshot = Snapshot::of_latencies(std::iter::once(&self.round_trips));
         family(out, &BUS_ROUND_TRIP).histogram(&[], &snapshot);
-        self.process(out);
     }
 
     fn process(&self, out: &mut String) {

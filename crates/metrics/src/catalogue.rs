@@ -55,11 +55,11 @@ pub enum Label {
     File,
     /// Kind of a connection of the bus: `upstream`, `standby`, `below`, `sibling` or `stranger`.
     Link,
-    /// Reason of a failure on the bus, from a closed set: docs/protocol/bus.md.
+    /// Reason of a failure on the bus (docs/protocol/bus.md), or of a fail-over. From closed sets.
     Reason,
-    /// State of a member of the fleet, from a closed set: docs/control.md.
+    /// State of a member of the fleet, or of a group of servers, from closed sets: docs/control.md.
     State,
-    /// Result of a reload: `done`, or the reason of a refusal, from a closed set.
+    /// Result of a reload: `done`, or the reason of a refusal; or of a rollout. From a closed set.
     Result,
     /// Version of this build. Only `keyway_process_build_info` has it.
     Version,
@@ -662,6 +662,39 @@ catalogue! {
     FLEET_FAULTS: Counter "keyway_fleet_coordinator_faults_total" in "faults" by []
         measures "Times that the coordinator did not answer or refused."
         leaves_out ""
+    FLEET_ROLLING_OUT: Gauge "keyway_fleet_rolling_out_documents" in "documents" by []
+        measures "1 while a document is rolled out to a share of the members, else 0."
+        leaves_out ""
+    FLEET_ROLLOUTS: Counter "keyway_fleet_rollouts_total" in "rollouts" by [Result]
+        measures "Rollouts whose end this control node saw as the leader, by result: `went-on` or `went-back`."
+        leaves_out ""
+    GROUP_STATE: Gauge "keyway_fleet_group_state_info" in "info" by [Pool State]
+        measures "1 for the state that a group of servers is in, else 0, by pool and state: `healthy`, `no-replica`, `primary-silent`, `primary-down`, `failing-over`, `undecided`, `ahead` or `unknown`."
+        leaves_out "Is told by the control node that leads alone."
+    GROUP_EPOCH: Gauge "keyway_fleet_group_epoch_number" in "number" by [Pool]
+        measures "The epoch of the decision that names the primary of a group; 0 without one. Each fail-over has a larger one."
+        leaves_out "Is told by the control node that leads alone."
+    GROUP_REPLICAS: Gauge "keyway_fleet_group_replicas" in "replicas" by [Pool]
+        measures "Replicas of a group that answer control and are connected to the decided primary."
+        leaves_out "Is told by the control node that leads alone."
+    GROUP_DOWN: Gauge "keyway_fleet_group_down_observers" in "observers" by [Pool]
+        measures "Observers for which the primary of a group is down: proxies that use it, and the leader."
+        leaves_out "Leaves out observers that have not reported for 4 s. Is told by the control node that leads alone."
+    FLEET_FAILOVERS: Counter "keyway_fleet_failovers_total" in "failovers" by [Reason]
+        measures "Fail-overs of groups that this control node began, by reason: `primary-down` or `order`."
+        leaves_out ""
+    FLEET_AUDIT_ENTRY: Gauge "keyway_fleet_audit_entry_number" in "number" by []
+        measures "The number of the last entry of the audit log."
+        leaves_out ""
+    FLEET_AUDIT_TAMPERED: Gauge "keyway_fleet_audit_tampered_entries" in "entries" by []
+        measures "1 while an entry of the audit log does not fit, as when somebody has changed it past control; else 0."
+        leaves_out "Leaves out entries that have left the coordinator."
+    FLEET_EVENTS: Gauge "keyway_fleet_kept_events" in "events" by []
+        measures "Events that this control node keeps."
+        leaves_out ""
+    FLEET_EVENTS_DROPPED: Counter "keyway_fleet_dropped_events_total" in "events" by []
+        measures "Events that made room for later ones before their time."
+        leaves_out "Leaves out events that members have dropped: the event `events-lost` tells of those."
     PROCESS_BUILD: Gauge "keyway_process_build_info" in "info" by [Version]
         measures "Always 1; the label says which version runs."
         leaves_out ""

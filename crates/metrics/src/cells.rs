@@ -281,8 +281,14 @@ impl RequestCells<'_> {
     /// Counts a request that was accepted for serving.
     #[inline]
     pub fn call(&self) {
-        self.class.requests.add(1);
-        self.command.calls.add(1);
+        self.calls(1);
+    }
+
+    /// Counts `count` requests that were accepted for serving.
+    #[inline]
+    pub fn calls(&self, count: u64) {
+        self.class.requests.add(count);
+        self.command.calls.add(count);
     }
 
     /// Counts a request that was answered with an error of Keyway's own.

@@ -187,6 +187,12 @@ impl Snapshot {
         latest
     }
 
+    /// Returns what was recorded since an earlier snapshot of the same histograms.
+    #[must_use]
+    pub fn after(&self, earlier: &Snapshot) -> Snapshot {
+        self.since(Some(earlier), None)
+    }
+
     /// Returns the number of recorded values.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()

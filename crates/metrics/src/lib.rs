@@ -33,13 +33,13 @@ pub use cells::{
     BackendCells, BackendFaultCounters, ClientCells, CloseCounters, CloseReason, FaultCounters,
     HealthLevel, MemcachedCells, PoolCells, PubSubCells, RequestCells, TurnCells,
 };
-pub use fleet::{FleetFigures, write_fleet};
+pub use fleet::{FleetFigures, GroupFigures, write_fleet};
 pub use histogram::{Latency, LatencyHistogram, SizeHistogram, Snapshot};
 pub use layout::{Layout, PoolLayout};
 pub use recent::Recent;
 pub use registry::{
     AccessFigures, BackendRole, BackendTotals, ClusterFigures, CommandTotals, DatabaseFigures,
     FeedFigures, FrontFigures, LatencyShares, LogFigures, LoginFigures, MemcachedTotals,
-    PoolTotals, QuotaFigures, Registry, ReloadFigures, ReplicaFigures, RouteFigures, ScriptFigures,
-    SnapshotFigures, StoreFigures, TransactionFigures, WarmUpFigures, WorkerCells,
+    PoolTotals, PoolsTotals, QuotaFigures, Registry, ReloadFigures, ReplicaFigures, RouteFigures,
+    ScriptFigures, SnapshotFigures, StoreFigures, TransactionFigures, WarmUpFigures, WorkerCells,
 };

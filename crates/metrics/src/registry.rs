@@ -6,7 +6,9 @@ pub use figures::{
     LogFigures, LoginFigures, QuotaFigures, ReloadFigures, ReplicaFigures, RouteFigures,
     ScriptFigures, SnapshotFigures, StoreFigures, TransactionFigures, WarmUpFigures,
 };
-pub use totals::{BackendTotals, CommandTotals, LatencyShares, MemcachedTotals, PoolTotals};
+pub use totals::{
+    BackendTotals, CommandTotals, LatencyShares, MemcachedTotals, PoolTotals, PoolsTotals,
+};
 
 use std::cell;
 use std::fmt;
@@ -20,7 +22,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::cells::{BackendCells, Cells, PoolCells, TurnCells};
 use crate::histogram::Snapshot;
-use crate::layout::Layout;
+use crate::layout::{Layout, PoolLayout};
 use crate::process;
 
 type ReloadReader = Box<dyn Fn() -> ReloadFigures + Send + Sync>;
@@ -318,6 +320,21 @@ impl Registry {
                 touches: sum(|pool| pool.memcached.touches.get()),
                 flushes: sum(|pool| pool.memcached.flushes.get()),
             },
+            reply_latency: Snapshot::of_latencies(classes().map(|class| &class.latency)),
+        }
+    }
+
+    /// Returns the totals of all workers over the pools for which `is_wanted` returns true.
+    pub fn totals_of(&self, is_wanted: impl Fn(&PoolLayout) -> bool) -> PoolsTotals {
+        let pools = self.layout.pools.iter().enumerate().filter(|(_, pool)| is_wanted(pool));
+        let wanted: Vec<usize> = pools.map(|(index, _)| index).collect();
+        let classes = || {
+            let pools = self.cells().flat_map(|cells| wanted.iter().map(|at| &cells.pools[*at]));
+            pools.flat_map(|pool| pool.classes())
+        };
+        PoolsTotals {
+            requests: classes().map(|class| class.requests.get()).sum(),
+            errors: classes().map(|class| class.errors.sum()).sum(),
             reply_latency: Snapshot::of_latencies(classes().map(|class| &class.latency)),
         }
     }

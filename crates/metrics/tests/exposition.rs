@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 use keyway_base::{BackendFault, Fault, Sent, Time};
 use keyway_metrics::{
     AccessFigures, BackendRole, BusFigures, BusLink, BusMetrics, CATALOGUE, CloseReason,
-    ClusterFigures, DatabaseFigures, FeedFigures, FleetFigures, FrontFigures, HealthLevel, Kind,
-    Layout, LogFigures, LoginFigures, PoolLayout, QuotaFigures, Registry, ReloadFigures,
-    ReplicaFigures, RouteFigures, ScriptFigures, SnapshotFigures, StoreFigures, TransactionFigures,
-    WarmUpFigures, WorkerCells, catalogue_markdown, write_fleet,
+    ClusterFigures, DatabaseFigures, FeedFigures, FleetFigures, FrontFigures, GroupFigures,
+    HealthLevel, Kind, Layout, LogFigures, LoginFigures, PoolLayout, QuotaFigures, Registry,
+    ReloadFigures, ReplicaFigures, RouteFigures, ScriptFigures, SnapshotFigures, StoreFigures,
+    TransactionFigures, WarmUpFigures, WorkerCells, catalogue_markdown, write_fleet,
 };
 use text::{Family, Sample, parse};
 
@@ -183,8 +183,17 @@ fn bus_exposition() -> String {
 
 /// Returns what a control node adds to that of its node of the bus.
 fn fleet_exposition() -> String {
-    let figures =
-        FleetFigures { leads: true, members: vec![("current", 3)], ..FleetFigures::default() };
+    let group = GroupFigures {
+        pool: "sessions".to_owned(),
+        states: vec![("healthy", true)],
+        ..GroupFigures::default()
+    };
+    let figures = FleetFigures {
+        leads: true,
+        members: vec![("current", 3)],
+        groups: vec![group],
+        ..FleetFigures::default()
+    };
     let mut text = String::new();
     write_fleet(&figures, &mut text);
     text

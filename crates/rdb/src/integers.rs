@@ -1,7 +1,7 @@
 //! Sets of integers (`src/intset.c` of Redis 7.0): the width of a value and the number of values,
 //! in four bytes each, and then the values in ascending order.
 
-use crate::block::{Damaged, Text};
+use crate::element::{Damaged, Text};
 
 const HEADER_LEN: usize = 8;
 

@@ -18,6 +18,7 @@
 
 mod block;
 mod crc64;
+mod element;
 mod event;
 mod fault;
 pub mod format;

@@ -9,7 +9,7 @@
 //!            0xf0      a length, 4 bytes
 //! ```
 
-use crate::block::{Damaged, Slice, Text};
+use crate::element::{Damaged, Slice, Text};
 use keyway_resp::parse_integer;
 
 const HEADER_LEN: usize = 6;

@@ -7,7 +7,7 @@
 //! A length is one byte, or 254 and four bytes. In an encoding it has 6 bits, 14 or 32, with the
 //! highest first.
 
-use crate::block::{Damaged, Slice, Text};
+use crate::element::{Damaged, Slice, Text};
 
 const END: u8 = 0xff;
 /// Marks a length of more than one byte.

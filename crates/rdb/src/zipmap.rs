@@ -6,7 +6,7 @@
 //! ```
 //! A length is one byte, or 254 and four bytes.
 
-use crate::block::{Damaged, Slice, Text};
+use crate::element::{Damaged, Slice, Text};
 
 const END: u8 = 0xff;
 /// Marks a length of more than one byte, or a count that does not fit.

@@ -2,36 +2,36 @@
 
 use crate::error::Error;
 use std::net::{Ipv4Addr, TcpListener};
+use std::os::fd::IntoRawFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
-use std::sync::{Mutex, PoisonError};
 
 /// The ports lie below the range that outgoing connections get theirs from. A connection that is
 /// tried until there is a listener would else be connected to itself now and then.
 const FIRST: u16 = 20_000;
 const COUNT: u16 = 12_000;
 
-/// The locks of the ports that this process took. The system drops them when the process ends.
-static TAKEN: Mutex<Vec<UnixDatagram>> = Mutex::new(Vec::new());
-
 /// Returns a port of the loopback address on which nobody listens. No run gets it again while this
 /// process lives, whichever process asks.
 ///
 /// # Errors
-/// When all ports are taken.
+/// When all ports are taken, or the process has no descriptors left.
 pub fn free_port() -> Result<u16, Error> {
-    let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
     // Runs that begin at about the same time have neighbouring ids, and look in different places.
     let start = std::process::id().wrapping_mul(331) % u32::from(COUNT);
     let ports = (0..COUNT).map(|offset| FIRST + (start as u16 + offset) % COUNT);
     for port in ports {
         let Some(lock) = lock(port) else { continue };
-        taken.push(lock);
+        // The name is this process's until its end.
+        let _ = lock.into_raw_fd();
         if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
             return Ok(port);
         }
     }
-    Err(Error::system("cannot find a free port", "none is left"))
+    Err(Error::system(
+        "cannot find a free port",
+        "all from 20000 to 31999 are taken, or no descriptors are left: raise `ulimit -n`",
+    ))
 }
 
 /// Takes the name of a port. A name in the abstract namespace belongs to one socket of the network

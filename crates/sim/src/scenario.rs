@@ -5,6 +5,7 @@ mod clusters;
 mod mutes;
 mod replicated;
 mod routes;
+mod steady;
 
 pub use bounds::{Bound, MEMCACHED_ITEM_MAX};
 pub use mutes::LEAVE_AT;
@@ -206,36 +207,7 @@ impl Scenario {
             network.ring = Some(RingOptions::draw(&mut driver_chance(seed).fork()));
         }
         let limits = limits(&mut random);
-        let mut cluster = None;
-        let mut pools = match options.routes {
-            _ if options.clusters => {
-                let (pool, plan) = clusters::cluster(&mut random, calm, options);
-                cluster = Some(plan);
-                vec![pool]
-            }
-            _ if options.replicated => {
-                let (pools, plan) = replicated::replicated(&mut random, calm, options);
-                cluster = Some(plan);
-                pools
-            }
-            true => routes::routed(&mut random, calm, options),
-            false => pools(&mut random, calm, options),
-        };
-        for pool in &mut pools {
-            if let Some(ServerSet { options: settings, .. }) = pool.kind.servers_mut() {
-                settings.link_in_flight_max = limits.link_in_flight_max;
-                settings.link_output_len_max = limits.link_output_len_max;
-                if options.mutes {
-                    settings.timeout = Duration::from_millis(random.scaled(60, 1500));
-                }
-            }
-        }
-        if options.memcached && !options.routes {
-            pools.iter_mut().for_each(|pool| speak_memcached(pool, &mut random));
-        }
-        if options.warm_up {
-            pools = warmed_up(pools, &mut random, options);
-        }
+        let (pools, cluster) = draw_pools(&mut random, calm, &limits, options);
         let topology = Topology::new(Epoch(1), pools);
         let passwords = topology.pools().iter().map(password_of).collect();
         let knows = |random: &mut Random| options.is_defective() || random.percent(70);
@@ -271,25 +243,7 @@ impl Scenario {
         if !calm {
             scenario.add_faults(&mut random, options);
         }
-        let within = |random: &mut Random| START + random.below(FAULTS_WITHIN);
-        let drains = if calm { 40 } else { 10 };
-        if !options.is_defective() && random.percent(drains) {
-            scenario.drain_at = Some(within(&mut random));
-        }
-        if workers > 1 {
-            let count = random.below(8);
-            scenario.handovers = (0..count).map(|_| within(&mut random)).collect();
-            let moves = count > 0;
-            scenario.clients.iter_mut().for_each(|habits| habits.may_move = moves);
-            scenario.handovers.sort_unstable_by(|a, b| b.cmp(a));
-        }
-        if !options.is_defective() && random.percent(10) {
-            scenario.clients.iter_mut().for_each(|habits| habits.may_be_killed = true);
-        }
-        if !calm && random.percent(20) {
-            let from = within(&mut random);
-            scenario.exhaustions.push((from, from + random.scaled(MILLI, SECOND)));
-        }
+        scenario.add_events(&mut random, calm, options);
         if options.mutes {
             scenario.beside_mutes(&mut random);
             scenario.widen_mutes(seed, options);
@@ -298,88 +252,27 @@ impl Scenario {
         scenario
     }
 
-    /// Creates a scenario of some clients that ask one kind of request without end, on a network
-    /// and servers without surprises.
-    pub fn steady(mix: Mix, depth: usize, is_store: bool) -> Self {
-        let servers = ["10.0.0.0:6379", "10.0.0.1:6379", "10.0.0.2:6379"];
-        let servers = servers.map(|line| Server::parse(line).expect("a server line")).to_vec();
-        let kind = match is_store {
-            true => PoolKind::Store,
-            false => {
-                let mut set = ServerSet::new(servers);
-                set.options.timeout = Duration::from_secs(5);
-                PoolKind::Sharded(set)
-            }
-        };
-        let pool = Pool { name: "pool".to_owned(), kind };
-        let client = Habits {
-            pool: 0,
-            listener: 0,
-            is_store,
-            mix,
-            requests: u32::MAX,
-            connections: 1,
-            depth,
-            batch: depth,
-            pause: 100 * MICRO,
-            read_len: 1 << 40,
-            // Requests arrive whole.
-            write_len: 1 << 40,
-            value_len: 100,
-            large_len: 100,
-            keys: 20,
-            tagged: false,
-            databases: 1,
-            password: None,
-            cut_percent: 0,
-            local_commands: false,
-            may_move: false,
-            may_be_killed: false,
-            silences: false,
-            stateful: false,
-            channels: false,
-            greets: false,
-            tracks: false,
-            lists: true,
-            staleness: Staleness::Never,
-            transaction_len_max: 0,
-            prompt: None,
-            may_be_ended: false,
-            mute: None,
-            is_loud: false,
-            hoard: None,
-        };
-        Self {
-            limits: Limits::default(),
-            network: NetworkOptions {
-                latency: (10 * MICRO, 30 * MICRO),
-                capacity: 64 << 10,
-                read_len: 64 << 10,
-                events_max: 256,
-                short_writes: 0,
-                splits: 0,
-                reset_discards: false,
-                dropped_edge: None,
-                ring: None,
-            },
-            topology: Topology::new(Epoch(1), vec![pool]),
-            knows_hello: vec![true],
-            passwords: vec![None],
-            workers: 1,
-            clients: vec![client; 8],
-            visitors: 0,
-            last_clients: Vec::new(),
-            starts: vec![START; 8],
-            faults: Vec::new(),
-            service: 5 * MICRO,
-            drain_at: None,
-            handovers: Vec::new(),
-            exhaustions: Vec::new(),
-            value_len_max: 4096,
-            cluster: None,
-            has_mutes: false,
-            unread_max: 0,
-            bound: None,
+    /// Draws when workers stop, hand clients over and run out of descriptors, and which clients may
+    /// be killed.
+    fn add_events(&mut self, random: &mut Random, calm: bool, options: &Options) {
+        let within = |random: &mut Random| START + random.below(FAULTS_WITHIN);
+        let drains = if calm { 40 } else { 10 };
+        if !options.is_defective() && random.percent(drains) {
+            self.drain_at = Some(within(random));
+        }
+        if self.workers > 1 {
+            let count = random.below(8);
+            self.handovers = (0..count).map(|_| within(random)).collect();
+            let moves = count > 0;
+            self.clients.iter_mut().for_each(|habits| habits.may_move = moves);
+            self.handovers.sort_unstable_by(|a, b| b.cmp(a));
+        }
+        if !options.is_defective() && random.percent(10) {
+            self.clients.iter_mut().for_each(|habits| habits.may_be_killed = true);
+        }
+        if !calm && random.percent(20) {
+            let from = within(random);
+            self.exhaustions.push((from, from + random.scaled(MILLI, SECOND)));
         }
     }
 
@@ -608,6 +501,46 @@ impl Scenario {
             self.topology.pools().iter().map(|pool| aftermath(&pool.kind)).max().unwrap_or(0);
         longest + self.cluster_recovery()
     }
+}
+
+/// Draws the pools, and the events of the cluster if one of them is a cluster.
+fn draw_pools(
+    random: &mut Random,
+    calm: bool,
+    limits: &Limits,
+    options: &Options,
+) -> (Vec<Pool>, Option<ClusterPlan>) {
+    let mut cluster = None;
+    let mut pools = match options.routes {
+        _ if options.clusters => {
+            let (pool, plan) = clusters::cluster(random, calm, options);
+            cluster = Some(plan);
+            vec![pool]
+        }
+        _ if options.replicated => {
+            let (pools, plan) = replicated::replicated(random, calm, options);
+            cluster = Some(plan);
+            pools
+        }
+        true => routes::routed(random, calm, options),
+        false => pools(random, calm, options),
+    };
+    for pool in &mut pools {
+        if let Some(ServerSet { options: settings, .. }) = pool.kind.servers_mut() {
+            settings.link_in_flight_max = limits.link_in_flight_max;
+            settings.link_output_len_max = limits.link_output_len_max;
+            if options.mutes {
+                settings.timeout = Duration::from_millis(random.scaled(60, 1500));
+            }
+        }
+    }
+    if options.memcached && !options.routes {
+        pools.iter_mut().for_each(|pool| speak_memcached(pool, random));
+    }
+    if options.warm_up {
+        pools = warmed_up(pools, random, options);
+    }
+    (pools, cluster)
 }
 
 impl Habits {

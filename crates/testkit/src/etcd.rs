@@ -1,5 +1,7 @@
 //! Real members of etcd.
 
+use base64::Engine;
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 use std::time::Duration;
@@ -34,6 +36,23 @@ struct Member {
     process: Option<Process>,
     client: SocketAddr,
     arguments: Vec<String>,
+}
+
+/// Asks the JSON gateway of an etcd. Returns its whole HTTP response.
+///
+/// # Panics
+/// When it does not answer.
+pub fn etcd_post(address: SocketAddr, path: &str, body: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("etcd listens");
+    let request = format!(
+        "POST {path} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n\
+         Connection: close\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(request.as_bytes()).expect("etcd reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("etcd answers");
+    answer
 }
 
 impl EtcdCluster {
@@ -90,6 +109,30 @@ impl EtcdCluster {
     /// Where clients connect to each member.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.members.iter().map(|member| member.client).collect()
+    }
+
+    /// Deletes a key.
+    ///
+    /// # Panics
+    /// When the first member does not answer.
+    pub fn delete(&self, key: &str) {
+        let key = base64::engine::general_purpose::STANDARD.encode(key);
+        let body = format!(r#"{{"key":"{key}"}}"#);
+        let answer = etcd_post(self.members[0].client, "/v3/kv/deleterange", &body);
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+
+    /// The value under a key, as the first member knows it. Returns `None` if there is no such key.
+    ///
+    /// # Panics
+    /// When the member does not answer.
+    pub fn value(&self, key: &str) -> Option<Vec<u8>> {
+        let base64 = base64::engine::general_purpose::STANDARD;
+        let body = format!(r#"{{"key":"{}"}}"#, base64.encode(key));
+        let answer = etcd_post(self.members[0].client, "/v3/kv/range", &body);
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        let value = answer.split(r#""value":""#).nth(1)?.split('"').next()?;
+        Some(base64.decode(value).expect("base64"))
     }
 
     /// The process of a member that runs.

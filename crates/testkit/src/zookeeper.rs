@@ -93,6 +93,20 @@ impl ZooKeeperEnsemble {
         self.servers.iter().position(is_leader)
     }
 
+    /// Asks a server by ZooKeeper's own client, which prints what it is asked for. Takes a second
+    /// or two. Returns `None` if the client fails, as for a node that is not there.
+    pub fn ask(&self, arguments: &[&str]) -> Option<String> {
+        let server = self.servers.first()?.client.to_string();
+        let mut command = Command::new("java");
+        command
+            .args(["-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", JAR])
+            .args(["org.apache.zookeeper.ZooKeeperMain", "-server", &server])
+            .args(arguments);
+        let output = command.output().ok()?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        output.status.success().then_some(text)
+    }
+
     /// kill -9.
     pub fn kill(&mut self, index: usize) {
         self.servers[index].process = None;

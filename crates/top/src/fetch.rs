@@ -2,6 +2,7 @@
 
 use crate::reading::{Pages, Reading};
 use keyway_tls::{Channel, ClientTls};
+use serde_json::Value;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
@@ -23,13 +24,70 @@ pub struct Credentials {
     pub tls: Option<ClientTls>,
 }
 
+/// Between the address of a control node and the id of a member in a target.
+const MEMBER: char = '#';
+
+/// Returns the name of a target for people: the id of a member, or the address of a process.
+pub fn name_of(target: &str) -> &str {
+    target.split_once(MEMBER).map_or(target, |(_, id)| id)
+}
+
+/// Returns the targets of the members of the control node at `target`, of all zones or of one.
+///
+/// # Errors
+/// What is wrong, for the eyes of an operator.
+pub fn members(
+    target: &str,
+    zone: Option<u64>,
+    shown: &Credentials,
+) -> Result<Vec<String>, String> {
+    let (status, body) = get(target, "/v1/fleet", shown, Instant::now() + TIME_MAX)?;
+    match status {
+        200 => {}
+        404 => return Err("it is no control node: leave out --fleet".to_owned()),
+        401 | 403 => return Err(refusal(status, shown.token.is_some())),
+        _ => return Err(format!("it answers HTTP {status} to /v1/fleet")),
+    }
+    let fleet: Value = serde_json::from_str(&body).unwrap_or_default();
+    if fleet["leads"] != true {
+        let admin = fleet["leader"]["admin"].as_str();
+        let admin = admin.map_or("nobody does".to_owned(), |admin| format!("ask {admin}"));
+        return Err(format!("it does not lead, and members answer the leader alone: {admin}"));
+    }
+    let all = fleet["members"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let is_of = |one: &&Value| zone.is_none_or(|zone| one["zone"].as_u64() == Some(zone));
+    let ids = all.iter().filter(is_of).filter_map(|one| one["id"].as_str());
+    let found: Vec<String> = ids.map(|id| format!("{target}{MEMBER}{id}")).collect();
+    match (found.is_empty(), zone) {
+        (false, _) => Ok(found),
+        (true, Some(zone)) => Err(format!("it has no members in zone {zone}")),
+        (true, None) => Err("it has no members yet".to_owned()),
+    }
+}
+
+/// Returns the address and the path at which a page of a target is read.
+fn located(target: &str, path: &str) -> (String, String) {
+    match target.split_once(MEMBER) {
+        None => (target.to_owned(), path.to_owned()),
+        Some((address, id)) => {
+            let (page, rest) = path.split_once('?').map_or((path, ""), |(page, rest)| (page, rest));
+            let sign = if rest.is_empty() { "" } else { "&" };
+            let path = format!("/v1/fleet/page?members={id}&page={page}{sign}{rest}");
+            (address.to_owned(), path)
+        }
+    }
+}
+
 /// Reads all there is of the process with its admin listener at `target`.
 ///
 /// # Errors
 /// What is wrong, for the eyes of an operator.
 pub fn read(target: &str, shown: &Credentials) -> Result<Reading, String> {
     let deadline = Instant::now() + TIME_MAX;
-    let get = |path| get(target, path, shown, deadline);
+    let get = |path| {
+        let (address, path) = located(target, path);
+        get(&address, &path, shown, deadline)
+    };
     let (status, metrics) =
         get("/metrics").map_err(|why| match target.starts_with("https://") {
             false if why == no_http() || why.starts_with(BROKEN) => {
@@ -81,6 +139,7 @@ fn refusal(status: u16, has_token: bool) -> String {
         401 | 403 => "the admin listener asks for a token: give --token-file FILE, or set \
                       KEYWAY_ADMIN_TOKEN"
             .to_owned(),
+        502 => "control has no answer from it".to_owned(),
         404 => "what answers there has no /metrics; give the address of `server.admin`".to_owned(),
         _ => format!("it answers HTTP {status} to /metrics"),
     }
@@ -407,6 +466,19 @@ mod tests {
                 .expect_err("no port")
                 .contains("is no HOST:PORT")
         );
+    }
+
+    #[test]
+    fn a_member_is_read_through_its_control_node() {
+        let there = |target, path| located(target, path);
+        let of = |address: &str, path: &str| (address.to_owned(), path.to_owned());
+        assert_eq!(there("a:1", "/metrics"), of("a:1", "/metrics"));
+        let member = "https://a:1#z1.p.0.1";
+        assert_eq!(
+            there(member, HOT_KEYS),
+            of("https://a:1", "/v1/fleet/page?members=z1.p.0.1&page=/v1/hot-keys&limit=10")
+        );
+        assert_eq!((name_of(member), name_of("a:1")), ("z1.p.0.1", "a:1"));
     }
 
     #[test]

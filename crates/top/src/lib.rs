@@ -31,7 +31,7 @@ pub mod text;
 pub mod view;
 pub mod watch;
 
-pub use fetch::{Credentials, no_admin_address, spoken_at};
+pub use fetch::{Credentials, members, no_admin_address, spoken_at};
 pub use screen::{print, show};
 pub use tables::SORTS;
 pub use watch::{TARGETS_MAX, Watch};
@@ -41,8 +41,8 @@ use std::time::Duration;
 /// What was asked for.
 #[derive(Clone)]
 pub struct Options {
-    /// Admin listeners, `HOST:PORT` each, with `https://` before it for those that speak TLS; from
-    /// 1 to [`TARGETS_MAX`].
+    /// Admin listeners, `HOST:PORT` each, with `https://` before it for those that speak TLS, or what
+    /// [`members`] returns; from 1 to [`TARGETS_MAX`].
     pub targets: Vec<String>,
     /// What admin listeners want to be shown.
     pub credentials: Credentials,

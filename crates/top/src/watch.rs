@@ -25,7 +25,7 @@ pub struct Gone {
 /// What is known of one process.
 #[derive(Clone, Debug)]
 pub struct Seen {
-    /// Its admin listener.
+    /// The address of its admin listener, or its id in a fleet.
     pub target: String,
     /// What it said last, as long as it answers.
     pub latest: Option<Reading>,
@@ -39,7 +39,8 @@ pub struct Seen {
 impl Seen {
     /// A process of which nothing is known yet.
     pub fn new(target: &str) -> Seen {
-        Seen { target: target.to_owned(), latest: None, change: None, gone: None, is_asked: false }
+        let target = fetch::name_of(target).to_owned();
+        Seen { target, latest: None, change: None, gone: None, is_asked: false }
     }
 
     /// Takes what came of asking it.

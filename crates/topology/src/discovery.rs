@@ -56,6 +56,17 @@ pub struct ReplicatedPool {
     pub source: PrimarySource,
     /// How its servers are found.
     pub discovery: Discovery,
+    /// How the control plane decides the primary. `None`: servers or sentinels tell it.
+    pub failover: Option<FailoverPolicy>,
+}
+
+/// How the control plane decides the primary of listed servers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailoverPolicy {
+    /// Time without an answer after which a server is down for an observer.
+    pub down_after: Duration,
+    /// Observers for which a primary must be down. `None`: the majority of all.
+    pub quorum: Option<u32>,
 }
 
 /// The source that tells which servers are primaries.
@@ -95,7 +106,7 @@ impl ClusterPool {
 impl ReplicatedPool {
     /// Primaries with replicas, with twemproxy's placement and default options.
     pub fn new(source: PrimarySource, discovery: Discovery) -> ReplicatedPool {
-        ReplicatedPool { servers: discovery.positions(), source, discovery }
+        ReplicatedPool { servers: discovery.positions(), source, discovery, failover: None }
     }
 
     /// Returns the ring over the names of the primaries.

@@ -12,6 +12,8 @@ pub struct InfoReplication {
     pub replication_offset: u64,
     /// The replicas connected to it. A replica may have some too.
     pub replicas: Vec<ConnectedReplica>,
+    /// True if it loads its data, which only INFO without a section tells.
+    pub is_loading: bool,
 }
 
 /// A replica's connection to its primary.
@@ -93,12 +95,14 @@ struct Lines<'a> {
     replication_id: Option<&'a str>,
     offset: u64,
     replicas: Vec<ConnectedReplica>,
+    is_loading: bool,
 }
 
 impl<'a> Lines<'a> {
     fn take(&mut self, name: &'a str, value: &'a str) -> Result<(), ViewError> {
         match name {
             "role" => self.role = Some(value),
+            "loading" => self.is_loading = value == "1",
             "master_host" => self.host = value,
             "master_port" => self.port = decimal(value, "the port of a primary")?,
             "master_link_status" => self.is_up = value == "up",
@@ -142,6 +146,7 @@ impl<'a> Lines<'a> {
             replication_id: self.replication_id.map(Into::into),
             replication_offset: self.offset,
             replicas: self.replicas,
+            is_loading: self.is_loading,
         })
     }
 }

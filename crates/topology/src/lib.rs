@@ -43,7 +43,9 @@ pub use cluster::{
     MovingSlot, NodeHealth, NodeRole, Redirect, RedirectKind, SLOT_COUNT, SlotOwners, ViewSource,
     key_slot,
 };
-pub use discovery::{ClusterPool, Discovery, PrimarySource, ReplicatedPool, SlotQuery};
+pub use discovery::{
+    ClusterPool, Discovery, FailoverPolicy, PrimarySource, ReplicatedPool, SlotQuery,
+};
 pub use distribution::Distribution;
 pub use endpoint::{Endpoint, EndpointError};
 pub use failure::{FailureReason, FailureTimes};

@@ -3,8 +3,8 @@
 //!
 //! Sets and patterns are computed when a user is read. A request is judged without an allocation.
 //! The crate does no I/O and writes no replies. It never shows a password and keeps only hashes,
-//! except while a login waits for a slow hash ([`Verifier`]). Read first: [`User`], [`Users`] and
-//! [`Denied`].
+//! except while a login waits for a slow hash ([`Verifier`]). Operators of the admin address are in
+//! [`Operator`]. Read first: [`User`], [`Users`] and [`Denied`].
 
 #![forbid(unsafe_code)]
 
@@ -13,6 +13,7 @@ mod commands;
 #[cfg(test)]
 mod invariants;
 mod log;
+mod operator;
 mod password;
 mod pattern;
 mod rules;
@@ -22,6 +23,7 @@ mod user;
 mod users;
 
 pub use log::{AccessLog, Entry, Happened, Place, Reason};
+pub use operator::{Operator, Role};
 pub use password::{Digest, digest_text};
 pub use rules::RuleFault;
 pub use selector::{Access, Denied};

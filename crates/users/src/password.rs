@@ -33,6 +33,11 @@ impl Digest {
     }
 
     /// Returns whether both are equal, in constant time.
+    pub fn equals(&self, other: &Digest) -> bool {
+        self.is(other).into()
+    }
+
+    /// Returns whether both are equal, in constant time.
     pub(crate) fn is(&self, other: &Digest) -> Choice {
         self.0.ct_eq(&other.0)
     }

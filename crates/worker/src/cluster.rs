@@ -1,6 +1,7 @@
 //! The state of a cluster that the workers of a process share: the latest map, and which worker asks
 //! for the next one.
 
+mod decided;
 mod hosts;
 mod inherited;
 mod redundancy;
@@ -10,6 +11,7 @@ mod unanswered;
 use crate::advice::advice;
 use crate::held_servers::Holds;
 use crate::notices::Notice;
+use decided::Decision;
 use hosts::Hosts;
 use keyway_base::Time;
 use keyway_topology::{
@@ -17,7 +19,7 @@ use keyway_topology::{
     GroupView, InfoReplication, LeftOut, OffsetHistory, PrimarySource, ReplicatedPool, Ring,
     ServerSet, SlotQuery,
 };
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use redundancy::{Redundancy, ShardChange};
 use stale_views::{StaleViews, Verdict};
 use std::collections::BTreeMap;
@@ -28,6 +30,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::time::Duration;
 use unanswered::UnansweredReason;
 
+pub use decided::{DecidedPrimary, SeenServer};
 pub(crate) use stale_views::Speaker;
 pub(crate) use unanswered::Telling;
 
@@ -176,6 +179,8 @@ pub struct Cluster {
     rivals: AtomicU64,
     /// The shards that have lost their replicas.
     redundancy: Mutex<Redundancy>,
+    /// The primary that the control plane has decided.
+    decision: Decision,
     /// Servers that an operator has taken out of use.
     pub(crate) holds: Holds,
     /// The totals.
@@ -253,6 +258,7 @@ impl Cluster {
             hosts: Mutex::default(),
             reason: Mutex::new(UnansweredReason::new("none was asked yet")),
             redundancy: Mutex::new(Redundancy::new(primary_count)),
+            decision: Decision::default(),
             holds: Holds::default(),
             totals: ClusterTotals::default(),
         }
@@ -371,6 +377,24 @@ impl Cluster {
         self.learn_by(Some(told.group), told.epoch, by, |map| map.apply_group(told, now))
     }
 
+    /// Does the same for a primary that was chosen while this decision counted. Returns `None` if
+    /// another one counts by now: nothing has changed then.
+    pub(crate) fn learn_chosen(
+        &self,
+        told: &GroupView,
+        decided: Option<&DecidedPrimary>,
+        by: Speaker,
+        now: Time,
+    ) -> Option<ViewUpdate> {
+        let map = self.map.lock();
+        // A later decision changes the map after this, as that needs the same lock.
+        if self.decided().as_ref() != decided {
+            return None;
+        }
+        let apply = |map: &ClusterMap| map.apply_group(told, now);
+        Some(self.learn_locked(map, Some(told.group), told.epoch, by, apply))
+    }
+
     fn learn_by(
         &self,
         group: Option<u16>,
@@ -378,7 +402,17 @@ impl Cluster {
         by: Speaker,
         apply: impl FnOnce(&ClusterMap) -> Applied,
     ) -> ViewUpdate {
-        let mut map = self.map.lock();
+        self.learn_locked(self.map.lock(), group, epoch, by, apply)
+    }
+
+    fn learn_locked(
+        &self,
+        mut map: MutexGuard<'_, Arc<ClusterMap>>,
+        group: Option<u16>,
+        epoch: Option<u64>,
+        by: Speaker,
+        apply: impl FnOnce(&ClusterMap) -> Applied,
+    ) -> ViewUpdate {
         let known = map.epoch(group);
         let verdict = self.stale_views.lock().entry(group).or_default().weigh(by, epoch, known);
         let applied = match verdict {

@@ -241,6 +241,16 @@ impl Plan {
         receivers.wake.iter().for_each(|worker| self.post_published(*worker));
     }
 
+    /// Wakes every worker, as when a pool has another primary. A worker whose mailbox is full is
+    /// awake.
+    pub fn wake_workers(&self) {
+        for mailer in self.mailers.lock().iter() {
+            // Nobody waits for the word that it has woken.
+            let (done, _) = std::sync::mpsc::channel();
+            let _ = mailer.post(Mail::Pass(done));
+        }
+    }
+
     /// Asks every worker but `from` to close these clients. A mailbox that is
     /// full misses it: `CLIENT KILL` is best effort across workers then.
     pub(crate) fn post_kill(&self, from: u16, ids: &[u64]) {

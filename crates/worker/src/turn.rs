@@ -187,6 +187,9 @@ impl<I: Io> Worker<I> {
         if !self.holds_links(ready) {
             self.flush_links();
         }
+        // A client that has its reply finds its request counted.
+        let plane = &mut self.core.plane;
+        plane.observe.served.count_calls(&plane.cells);
         self.flush_sessions();
         if self.core.plane.store.introduced.has_departing() {
             self.hand_over_replicas();
@@ -194,12 +197,7 @@ impl<I: Io> Worker<I> {
         if self.core.plane.store.tracking.owes_word {
             self.core.plane.acknowledge_told();
         }
-        if self.core.plane.observe.served.has_any() {
-            // This is the only other reading of the clock: with the turn's own time, all of them
-            // would have taken no time.
-            let now = self.io.clock().now;
-            self.core.plane.observe.served.record(&self.core.plane.cells, now);
-        }
+        self.record_served();
         if !self.core.plane.clients.kills.is_empty() {
             let kills = std::mem::take(&mut self.core.plane.clients.kills);
             self.kill(&Vec::from_iter(kills));
@@ -331,6 +329,13 @@ impl<I: Io> Worker<I> {
             // It was being handed over when the others were told to end.
             self.end_soon(key);
         }
+    }
+
+    /// Counts the requests that were noted, whose replies have been sent.
+    fn record_served(&mut self) {
+        let (plane, io) = (&mut self.core.plane, &mut self.io);
+        // This is the only other reading of the clock.
+        plane.observe.served.record(&plane.cells, || io.clock().now);
     }
 
     fn client(&self, key: Key<Session>) -> Option<Client> {

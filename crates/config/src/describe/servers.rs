@@ -2,7 +2,7 @@
 
 use super::out::{Out, secret, slow_log};
 use crate::circuit::{circuit_text, outliers_text};
-use crate::cluster::{query_name, read_from_name};
+use crate::cluster::{failover_text, query_name, read_from_name};
 use crate::model::{PoolConfig, ServersConfig};
 use crate::schema::{self, Table};
 use crate::secret::PASSWORD;
@@ -82,6 +82,9 @@ pub(super) fn replicated(
     }
     placed(&pool.servers, table, out);
     found_out(&pool.discovery, table, pool.source != PrimarySource::Servers, out);
+    if let Some(failover) = &pool.failover {
+        out.entry(table, "failover", &failover_text(failover));
+    }
     connections(options, table, out);
     secret(table, PASSWORD, &options.password, &config.password_from, out);
     out.entry(table, "allow_flush", &options.allow_flush.to_string());

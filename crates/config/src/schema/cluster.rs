@@ -1,4 +1,5 @@
 use super::circuit::OUTLIERS;
+use super::failover::GROUP_FAILOVER;
 use super::key::{Key, Table, hours, key, ms};
 use super::kind::{Absent, Choices, Kind};
 use super::memcached::{as_sharded, is_same};
@@ -220,6 +221,12 @@ pub(crate) static REPLICATED: Table = Table {
         as_cluster("hedge_budget"),
         as_cluster("retry_budget"),
         as_cluster("wait_for_primary"),
+        key(
+            "failover",
+            Kind::Table(&GROUP_FAILOVER),
+            Unset("servers or sentinels tell the primary"),
+            "Let the control plane decide which of the `servers` is the primary, and fail over.",
+        ),
         as_sharded("timeout"),
         as_sharded("connect_timeout"),
         as_sharded("server_connections"),

@@ -32,6 +32,8 @@ pub(crate) enum Kind {
     Prefix,
     /// A user name that is sent to servers.
     UserName,
+    /// Text that is checked where its table is read.
+    Text,
     /// A host name, or an IP address.
     HostName,
     /// The address of a primary, perhaps with a password; never shown.

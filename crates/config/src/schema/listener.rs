@@ -119,6 +119,7 @@ pub(crate) static LISTENER: Table = Table {
             "Which servers answer what clients of this listener only read, in place of what its pool says, in the same words; for pools of kind `\"cluster\"` and `\"replicated\"`. So one port can read from replicas and another from primaries.",
         )
         .known_elsewhere_as(&["readonly"]),
+        super::register::OF_LISTENER,
         super::tls::OF_LISTENER,
         key(
             "proxy_protocol",

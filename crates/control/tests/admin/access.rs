@@ -84,7 +84,7 @@ fn with_a_token_all_but_probes_show_it_under_any_name_of_the_host() {
 
 /// Sends a request over TLS with these settings and returns the reply. A failure of either side
 /// ends it.
-fn exchange_by_tls(admin: &AdminHandle, tls: &ClientTls, request: &[u8]) -> String {
+pub fn exchange_by_tls(admin: &AdminHandle, tls: &ClientTls, request: &[u8]) -> String {
     let mut channel = tls.connect("127.0.0.1").expect("a name");
     let mut stream = connect(admin.local_addr());
     let (mut plain, mut out, mut buf) = (Vec::new(), Vec::new(), vec![0; 4096]);

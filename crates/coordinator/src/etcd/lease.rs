@@ -2,6 +2,7 @@ use super::Inner;
 use super::http::{Refusal, Retry};
 use crate::clock::Moment;
 use crate::session::{Renew, Renewed};
+use crate::{Key, SessionId};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,11 +11,20 @@ use std::time::Duration;
 pub(super) struct Renewer {
     inner: Arc<Inner>,
     id: i64,
+    /// A key that is to be bound to the lease. If it is not, the session is lost.
+    bound: Option<Key>,
 }
 
 impl Renewer {
-    pub(super) fn new(inner: Arc<Inner>, id: i64) -> Renewer {
-        Renewer { inner, id }
+    pub(super) fn new(inner: Arc<Inner>, id: i64, bound: Option<Key>) -> Renewer {
+        Renewer { inner, id, bound }
+    }
+
+    /// Returns whether the key is certainly not bound to this lease.
+    async fn has_lost_key(&self) -> bool {
+        let Some(key) = &self.bound else { return false };
+        let owner = self.inner.owner_of(key).await;
+        owner.is_ok_and(|owner| owner != Some(SessionId(self.id.cast_unsigned())))
     }
 }
 
@@ -29,6 +39,7 @@ impl Renew for Renewer {
             Ok(reply) => {
                 let ttl = super::wire::number(&reply["result"]["TTL"]).unwrap_or(0);
                 match u64::try_from(ttl) {
+                    Ok(1..) if self.has_lost_key().await => Renewed::Gone,
                     Ok(ttl @ 1..) => Renewed::For(Duration::from_secs(ttl)),
                     _ => Renewed::Gone,
                 }

@@ -116,6 +116,25 @@ impl Etcd {
     }
 }
 
+/// Puts the key `ROOT/CLUSTER/NAME` with these bytes, bound to a session of its own.
+pub(crate) async fn register(
+    settings: EtcdSettings,
+    name: &crate::Key,
+    value: &[u8],
+    ttl: Duration,
+) -> Result<Session, Fault> {
+    // Opened anew each time: a backup that was restored since is none of our business.
+    let etcd = Etcd::open(settings).await?;
+    let session = etcd.0.begin(ttl, Some(name.clone())).await?;
+    match etcd.0.txn(&Txn::new().put_bound(name, value, &session)).await {
+        Ok(_) => Ok(session),
+        Err(fault) => {
+            session.end().await;
+            Err(fault)
+        }
+    }
+}
+
 impl Inner {
     /// Asks for the state of now, of a quorum.
     async fn probe(&self, tried: &'static str, prefix: &Prefix) -> Result<Mark, Fault> {
@@ -212,7 +231,21 @@ impl Inner {
         Ok(Outcome::Refused { revision, found })
     }
 
-    async fn begin(self: &Arc<Self>, ttl: Duration) -> Result<Session, Fault> {
+    /// Returns the session to which a key is bound; `None` if there is no key, or none.
+    async fn owner_of(&self, key: &crate::Key) -> Result<Option<SessionId>, Fault> {
+        let tried = "look at an entry";
+        let (key, _) = self.names.range(&Prefix::new(key.as_str())?);
+        let reply = self.ask("/v3/kv/range", &json!({"key": key}), tried).await?;
+        let entries = self.names.entries(&reply["kvs"]).ok_or_else(|| self.damaged(tried))?;
+        Ok(entries.first().and_then(|entry| entry.session))
+    }
+
+    /// Begins a session. With `bound` it is lost as soon as that key is not bound to it.
+    async fn begin(
+        self: &Arc<Self>,
+        ttl: Duration,
+        bound: Option<crate::Key>,
+    ) -> Result<Session, Fault> {
         check_ttl(ttl)?;
         self.guard.floor()?;
         let tried = "begin a session";
@@ -225,7 +258,7 @@ impl Inner {
         let (Some(id), Some(granted)) = (id, granted.filter(|ttl| *ttl > 0)) else {
             return Err(self.damaged(tried));
         };
-        let renewer = lease::Renewer::new(Arc::clone(self), id);
+        let renewer = lease::Renewer::new(Arc::clone(self), id, bound);
         let id = SessionId(id.cast_unsigned());
         Session::keep(id, sent, Duration::from_secs(granted), renewer)
     }
@@ -245,7 +278,7 @@ impl Coordinator for Etcd {
     }
 
     fn session(&self, ttl: Duration) -> Answer<'_, Session> {
-        Box::pin(self.0.begin(ttl))
+        Box::pin(self.0.begin(ttl, None))
     }
 
     fn mark(&self) -> Option<Mark> {

@@ -8,6 +8,7 @@
 mod connection;
 mod layout;
 mod read;
+mod register;
 mod session;
 mod txn;
 mod watch;
@@ -24,6 +25,7 @@ use crate::{Fault, FaultKind, Listing, Mark, Outcome, Prefix, Revision, Session,
 use connection::{Connection, Lost};
 use keyway_tls::ClientTls;
 use layout::Paths;
+pub(crate) use register::register;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -103,6 +105,16 @@ impl ZooKeeper {
     /// Returns a fault if no server answers, the credentials do not suffice, or the state is older
     /// than the mark says.
     pub async fn open(settings: ZooKeeperSettings) -> Result<ZooKeeper, Fault> {
+        let inner = Arc::new(Inner::new(settings)?);
+        let until = Moment::now().after(inner.patience.call);
+        inner.view(&[], "open", until).await?;
+        Ok(ZooKeeper(inner))
+    }
+}
+
+impl Inner {
+    /// Checks the settings. Nothing is asked of a server yet.
+    fn new(settings: ZooKeeperSettings) -> Result<Inner, Fault> {
         check_cluster(&settings.cluster)?;
         let ZooKeeperSettings { endpoints, tls, user, root, cluster, patience, .. } = settings;
         let below = root.strip_prefix('/').unwrap_or_default();
@@ -110,7 +122,7 @@ impl ZooKeeper {
             return Err(Fault::invalid(format!("{root:?} is no path of a node")));
         }
         let dialer = Dialer::new("ZooKeeper", &endpoints, tls, patience.request)?;
-        let inner = Arc::new(Inner {
+        Ok(Inner {
             guard: Guard::new(dialer.all(), settings.mark),
             dialer,
             paths: Paths::new(&root, &cluster),
@@ -118,14 +130,9 @@ impl ZooKeeper {
             patience,
             history_max: settings.history_max,
             connection: tokio::sync::Mutex::new(None),
-        });
-        let until = Moment::now().after(patience.call);
-        inner.view(&[], "open", until).await?;
-        Ok(ZooKeeper(inner))
+        })
     }
-}
 
-impl Inner {
     fn acl(&self) -> Acl {
         if self.credentials.is_some() { Acl::Creator } else { Acl::Anyone }
     }

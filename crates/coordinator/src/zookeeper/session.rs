@@ -39,8 +39,14 @@ impl Inner {
         }
         let granted = connection.granted.clone();
         let ttl = countable(&granted);
-        let renewer =
-            Renewer { inner: Arc::clone(self), id, granted, connection: Some(connection) };
+        let [_, node] = self.paths.session(id);
+        let renewer = Renewer {
+            inner: Arc::clone(self),
+            node,
+            has_keys: true,
+            granted,
+            connection: Some(connection),
+        };
         Session::keep(id, sent, ttl, renewer)
     }
 }
@@ -50,21 +56,25 @@ impl Inner {
 /// A follower tells the leader of a session's requests twice in a tick. The timeout has at least
 /// two ticks. So a leader that hears no more of the follower may count from a quarter of the
 /// timeout earlier.
-fn countable(granted: &Granted) -> Duration {
+pub(super) fn countable(granted: &Granted) -> Duration {
     Duration::from_millis(u64::try_from(granted.timeout_ms).unwrap_or(0)) * 3 / 4
 }
 
-fn fault_of(lost: Lost) -> Fault {
+pub(super) fn fault_of(lost: Lost) -> Fault {
     match lost {
         Lost::Unsent(fault) | Lost::Maybe(fault) => fault,
     }
 }
 
-struct Renewer {
-    inner: Arc<Inner>,
-    id: SessionId,
-    granted: Granted,
-    connection: Option<Connection>,
+/// Keeps a session of ZooKeeper, as long as an ephemeral node is there.
+pub(super) struct Renewer {
+    pub(super) inner: Arc<Inner>,
+    /// The ephemeral node.
+    pub(super) node: String,
+    /// True if keys are bound to the session, which are deleted by looking at them.
+    pub(super) has_keys: bool,
+    pub(super) granted: Granted,
+    pub(super) connection: Option<Connection>,
 }
 
 impl Renewer {
@@ -108,7 +118,7 @@ impl Renewer {
 impl Renew for Renewer {
     async fn renew(&mut self) -> Renewed {
         let tried = "renew the session";
-        let [_, path] = self.inner.paths.session(self.id);
+        let path = self.node.clone();
         // Behind the leader, for a server that lags may not have the node yet.
         let requests = vec![Request::Sync(path.clone()), Request::GetData { path, watch: false }];
         match self.ask(requests, tried).await {
@@ -124,6 +134,9 @@ impl Renew for Renewer {
         let tried = "end the session";
         let _ = self.ask(vec![Request::Close], tried).await;
         self.connection = None;
+        if !self.has_keys {
+            return;
+        }
         // Looking deletes the keys.
         let until = Moment::now().after(self.inner.patience.call);
         let _ = self.inner.view(&[], tried, until).await;

@@ -10,6 +10,8 @@ pub(super) enum Acl {
     Anyone,
     /// Who has the credentials that made the node.
     Creator,
+    /// The same, and everybody may read.
+    CreatorAndReaders,
 }
 
 /// Error codes that have a meaning of their own here.
@@ -156,16 +158,22 @@ fn put_step_header(out: &mut Vec<u8>, kind: i32, is_last: bool) {
 fn put_create(out: &mut Vec<u8>, path: &str, data: &[u8], acl: &Acl, is_ephemeral: bool) {
     /// All five permissions.
     const ALL: i32 = 31;
+    const READ: i32 = 1;
+    const ANYONE: [&str; 2] = ["world", "anyone"];
+    const CREATOR: [&str; 2] = ["auth", ""];
     put_text(out, path);
     put_data(out, data);
-    let (scheme, id) = match acl {
-        Acl::Anyone => ("world", "anyone"),
-        Acl::Creator => ("auth", ""),
+    let entries: &[(i32, [&str; 2])] = match acl {
+        Acl::Anyone => &[(ALL, ANYONE)],
+        Acl::Creator => &[(ALL, CREATOR)],
+        Acl::CreatorAndReaders => &[(ALL, CREATOR), (READ, ANYONE)],
     };
-    put_i32(out, 1);
-    put_i32(out, ALL);
-    put_text(out, scheme);
-    put_text(out, id);
+    put_i32(out, i32::try_from(entries.len()).unwrap_or(0));
+    for (permissions, [scheme, id]) in entries {
+        put_i32(out, *permissions);
+        put_text(out, scheme);
+        put_text(out, id);
+    }
     put_i32(out, i32::from(is_ephemeral));
 }
 

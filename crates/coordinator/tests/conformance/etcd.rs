@@ -6,25 +6,11 @@ use keyway_coordinator::{
     Coordinator, Credentials, Etcd, EtcdSettings, Event, FaultKind, Prefix, Revision, Txn,
 };
 use keyway_testkit::certificates::{Authority, CertificateFiles};
-use keyway_testkit::{EtcdCluster, TcpGate, has_etcd};
+use keyway_testkit::{EtcdCluster, TcpGate, etcd_post as post, has_etcd};
 use keyway_tls::{ClientSettings, ClientTls, MinVersion, Trust};
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::time::Duration;
-
-/// Asks etcd's gateway past the coordinator.
-fn post(address: SocketAddr, path: &str, body: &str) -> String {
-    let mut stream = TcpStream::connect(address).expect("etcd listens");
-    let request = format!(
-        "POST {path} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n\
-         Connection: close\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    stream.write_all(request.as_bytes()).expect("etcd reads");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("etcd answers");
-    answer
-}
 
 fn compact(address: SocketAddr, revision: Revision) {
     let body = format!(r#"{{"revision": "{revision}"}}"#);

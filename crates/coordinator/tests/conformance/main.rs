@@ -11,6 +11,7 @@ mod etcd;
 mod files;
 mod history;
 mod laws;
+mod registry;
 mod stage;
 mod writer;
 mod zookeeper;

@@ -2,31 +2,44 @@
 //!
 //! In: what the coordinator tells (`handle_session`, `handle_listed`, `handle_changes`,
 //! `handle_written`, `handle_fault`), what the bus tells (`handle_report`, `handle_joined`,
-//! `handle_left`), orders of operators ([`Leader::apply`]) and time. Out: [`Leader::poll_action`] and
-//! [`Leader::poll_note`], to be called after every call in until they return nothing.
+//! `handle_left`), orders of operators ([`Leader::apply`]) and time. Out: [`Leader::poll_action`],
+//! [`Leader::poll_note`] and [`Leader::poll_event`], to be called after every call in until they
+//! return nothing.
 //!
 //! The node keeps a copy of what the coordinator holds and decides by it alone. It writes one
 //! transaction at a time, and every transaction of a leader compares the leader's key: a leader that
 //! was replaced changes nothing. A node acts as leader only while its copy has reached its own
 //! election, so it knows every document that an earlier leader has stored.
 
+mod audit;
+mod groups;
 mod note;
 mod orders;
+mod rollout;
 mod roster;
 mod view;
 
+pub use audit::{PassedRequest, RefusedRequest};
+pub use groups::{Failover, GroupState, GroupView, ServerView};
 pub use note::Note;
-pub use orders::{Apply, ApplyFault, OrderId};
-pub use view::{FleetView, LeaderView, MemberView, StoredDocument};
+pub use orders::{Apply, ApplyFault, OrderId, RolloutOrder};
+pub use rollout::{Steer, Steering};
+pub use view::{FleetView, LeaderView, MemberView, RolloutView, StoredDocument};
 
+use crate::audit::Record;
+use crate::events::Inboxes;
 use crate::facts::{self, DocumentFact, EPOCH, LEADER};
-use crate::limits::{BELIEVED_MAX, WRITE_AGAIN};
+use crate::limits::{AUDIT_KEPT, BELIEVED_MAX, WRITE_AGAIN};
 use crate::{
-    Document, Fact, KeyChange, LeaderFact, Published, Report, Version, When, Write, Written,
+    Document, Event, Fact, GroupOrder, KeyChange, LeaderFact, Published, PublishedGroups, Report,
+    RolloutState, SentEvents, Version, When, Write, Written,
 };
+use audit::Requests;
+use groups::Groups;
 use keyway_base::Time;
 use keyway_bus::NodeId;
 use orders::{Ordered, Orders};
+use rollout::Watch;
 use roster::Roster;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -63,6 +76,10 @@ pub enum Action {
     Adrift,
     /// Publish this on the bus.
     Publish(Published),
+    /// Publish the decided primaries of groups on the bus.
+    PublishGroups(PublishedGroups),
+    /// Have servers of a group do this, and call [`Leader::commanded`].
+    Command(GroupOrder),
     /// An order of an operator has ended.
     Answer(OrderId, Result<Version, ApplyFault>),
 }
@@ -83,8 +100,14 @@ enum Place {
 #[derive(Debug)]
 enum Purpose {
     Campaign,
-    Document(Ordered),
+    Order(Ordered),
+    /// The end of a rollout, which the leader has decided.
+    End,
+    /// The entries of requests that have no transaction of their own.
+    Requests(Vec<Record>),
     Members(Vec<NodeId>),
+    /// A step of a group, and the line of the log about it.
+    Group(Option<Note>),
 }
 
 /// A control node.
@@ -109,6 +132,17 @@ pub struct Leader {
     published: Option<Published>,
     roster: Roster,
     orders: Orders,
+    groups: Groups,
+    /// Requests without an entry of the audit log.
+    requests: Requests,
+    /// Entries of the audit log that the coordinator keeps.
+    audit_kept: u64,
+    /// The watch of the rollout that is going on, unless it is paused.
+    watch: Option<Watch>,
+    /// The rollout that was told, and its state.
+    told_rollout: Option<(u64, RolloutState)>,
+    /// The time of the owner, in seconds since 1970, for documents that the leader stores itself.
+    wall_clock: u64,
     /// The damaged key that was told.
     damaged: Option<&'static str>,
     /// The fault for which this node acts no more.
@@ -117,6 +151,8 @@ pub struct Leader {
     fault: Option<String>,
     actions: VecDeque<Action>,
     notes: VecDeque<Note>,
+    inboxes: Inboxes,
+    events: VecDeque<(NodeId, Event)>,
 }
 
 impl Leader {
@@ -136,11 +172,19 @@ impl Leader {
             published: None,
             roster: Roster::default(),
             orders: Orders::default(),
+            groups: Groups::default(),
+            requests: Requests::default(),
+            audit_kept: AUDIT_KEPT,
+            watch: None,
+            told_rollout: None,
+            wall_clock: 0,
             damaged: None,
             ended: None,
             fault: None,
             actions: VecDeque::new(),
             notes: VecDeque::new(),
+            inboxes: Inboxes::default(),
+            events: VecDeque::new(),
         }
     }
 
@@ -154,10 +198,25 @@ impl Leader {
         self.notes.pop_front()
     }
 
-    /// Returns when [`Leader::handle_timeout`] is to be called; `None` if nothing is due.
-    pub fn poll_deadline(&self) -> Option<Time> {
+    /// Returns the next event of a member.
+    pub fn poll_event(&mut self) -> Option<(NodeId, Event)> {
+        self.events.pop_front()
+    }
+
+    /// Returns when [`Leader::handle_timeout`] is to be called; `None` if nothing is due. A time
+    /// that has passed at `now` is due at once.
+    pub fn poll_deadline(&self, now: Time) -> Option<Time> {
         let roster = matches!(self.place, Place::Leads { .. }).then(|| self.roster.due()).flatten();
-        self.not_before.into_iter().chain(roster).min()
+        // While nothing can be decided, groups are looked at as soon as something can.
+        let groups = self.groups.due().filter(|_| self.decides());
+        let due = self.not_before.into_iter().chain(roster).chain(groups);
+        due.chain(self.watch_due(now)).min()
+    }
+
+    /// Takes the time of the wall clock, in seconds since 1970. Documents that the leader stores by
+    /// itself, as at the end of a rollout, have it.
+    pub fn set_wall_clock(&mut self, seconds: u64) {
+        self.wall_clock = seconds;
     }
 
     /// Does what is due.
@@ -186,6 +245,7 @@ impl Leader {
     /// Takes everything that the coordinator holds, as of one revision.
     pub fn handle_listed(&mut self, revision: u64, facts: BTreeMap<String, Fact>, now: Time) {
         self.facts = facts;
+        self.groups.urge();
         self.revision = revision;
         self.is_whole = true;
         self.fault = None;
@@ -203,6 +263,7 @@ impl Leader {
         }
         self.revision = revision;
         self.fault = None;
+        self.groups.urge();
         for KeyChange { key, fact } in changes {
             if !matches!(self.place, Place::Leads { .. }) {
                 self.roster.load_one(&key, fact.as_ref(), now);
@@ -236,6 +297,7 @@ impl Leader {
         let Some((_, purpose)) = self.writing.take_if(|(known, _)| *known == ticket) else {
             return;
         };
+        self.groups.urge();
         match written {
             Written::Done(revision) => {
                 self.await_revision = self.await_revision.max(revision);
@@ -271,50 +333,74 @@ impl Leader {
     fn on_done(&mut self, purpose: Purpose) {
         match purpose {
             Purpose::Campaign => {}
-            Purpose::Document(order) => self.answer(order.id, Ok(order.version)),
-            Purpose::Members(_) => {}
+            Purpose::Order(order) => self.answer(order.id, Ok(order.version)),
+            Purpose::Requests(records) => self.requests.settle(records, true),
+            Purpose::End | Purpose::Members(_) => {}
+            Purpose::Group(note) => self.notes.extend(note),
         }
     }
 
     fn on_failed(&mut self, purpose: Purpose, fault: ApplyFault, now: Time) {
         match purpose {
-            Purpose::Campaign => {}
-            Purpose::Document(order) => self.answer(order.id, Err(fault)),
+            // A group's next step is decided anew.
+            Purpose::Campaign | Purpose::End | Purpose::Group(_) => {}
+            Purpose::Order(order) => self.answer(order.id, Err(fault)),
+            Purpose::Requests(records) => self.requests.settle(records, false),
             Purpose::Members(members) => self.roster.note_unwritten(members, now),
         }
     }
 
     fn on_unknown(&mut self, purpose: Purpose, why: String, now: Time) {
         match purpose {
-            Purpose::Campaign => {}
-            Purpose::Document(order) if self.ended.is_some() => {
+            // The listing shows whether a rollout has ended, and the step of a group.
+            Purpose::Campaign | Purpose::End | Purpose::Group(_) => {}
+            // They may be there. A refused request has one entry at most.
+            Purpose::Requests(records) => self.requests.settle(records, true),
+            Purpose::Order(order) if self.ended.is_some() => {
                 self.answer(order.id, Err(ApplyFault::Unknown(why)));
             }
-            Purpose::Document(order) => self.orders.await_listing(order, why),
+            Purpose::Order(order) => self.orders.await_listing(order, why),
             Purpose::Members(members) => self.roster.note_unwritten(members, now),
         }
     }
 
     /// Takes a report of a member.
     pub fn handle_report(&mut self, from: NodeId, body: &[u8], now: Time) {
-        if !matches!(self.place, Place::Leads { .. }) {
+        let leads = matches!(self.place, Place::Leads { .. });
+        let mut report = match Report::decode(body) {
+            Some(report) if report.cluster == self.me.cluster => report,
+            _ if !leads => return,
+            Some(report) => {
+                return self.notes.push_back(Note::OtherCluster(from, report.cluster));
+            }
+            None => return self.notes.push_back(Note::NoReport(from)),
+        };
+        // The bus acknowledges the report also for a node that has just been replaced.
+        if let Some(sent) = report.events.take() {
+            self.take_events(from, sent);
+        }
+        if !leads {
             return;
         }
-        let Some(report) = Report::decode(body) else {
-            return self.notes.push_back(Note::NoReport(from));
-        };
-        if report.cluster != self.me.cluster {
-            return self.notes.push_back(Note::OtherCluster(from, report.cluster));
-        }
-        let published = self.published.as_ref().map(|one| one.document.version);
+        // The coordinator does not keep them: they change every second.
+        self.take_views(from, std::mem::take(&mut report.groups), now);
+        let published = self.published.as_ref().map(Published::stamp);
         self.roster.take(from, report, published, now, &mut self.notes);
         self.decide(now);
+    }
+
+    fn take_events(&mut self, from: NodeId, sent: SentEvents) {
+        let (lost, events) = self.inboxes.take(from, sent);
+        if lost > 0 {
+            self.notes.push_back(Note::EventsLost(from, lost));
+        }
+        self.events.extend(events.into_iter().map(|event| (from, event)));
     }
 
     /// Takes the latest version of the topic that nodes below have on the bus. They do not take the
     /// version of a leader whose coordinator went back, and do not report to it.
     pub fn handle_latest_below(&mut self, version: Version) {
-        let published = self.published.as_ref().map(|one| one.document.version);
+        let published = self.published.as_ref().map(Published::stamp);
         if published.is_some_and(|ours| !ours.covers(version)) && self.roster.note_ahead(version) {
             self.notes.push_back(Note::WentBack(version));
         }
@@ -327,13 +413,21 @@ impl Leader {
 
     /// Notes that a node has left the bus, or was lost.
     pub fn handle_left(&mut self, id: NodeId, now: Time) {
+        self.groups.forget(id);
         if self.roster.note_left(id, now) && matches!(self.place, Place::Leads { .. }) {
             self.notes.push_back(Note::Silent(id));
+            self.decide(now);
         }
     }
 
     fn answer(&mut self, order: OrderId, outcome: Result<Version, ApplyFault>) {
         self.actions.push_back(Action::Answer(order, outcome));
+    }
+
+    /// Returns whether the copy is whole and of now, and nothing is being written.
+    fn decides(&self) -> bool {
+        let is_whole = self.is_whole && self.revision >= self.await_revision;
+        is_whole && self.writing.is_none() && self.not_before.is_none() && self.ended.is_none()
     }
 
     /// Does the next thing that is to be done.
@@ -417,25 +511,42 @@ impl Leader {
             self.place = place;
         }
         self.publish(fact.epoch, now);
-        if !self.write_order(&fact, modified) {
+        self.publish_groups(fact.epoch, now);
+        self.follow_rollout(now);
+        let looks = self.groups.takes_look(now);
+        if looks {
+            self.tend_groups(&fact, now);
+        }
+        let is_writing = (looks && self.write_group(&fact, modified, now))
+            || self.write_order(&fact, modified)
+            || self.write_end(&fact, modified, now)
+            || self.write_requests(modified);
+        if !is_writing {
             self.write_members(modified, now);
         }
     }
 
     /// Publishes the stored document, if it is not what was published.
     fn publish(&mut self, epoch: u64, now: Time) {
-        let Some(stored) = self.stored() else { return };
-        let version = Version { epoch, revision: stored.revision };
-        let known = self.published.as_ref().map(|one| one.document.version);
-        if known == Some(version) || known.is_some_and(|known| !version.covers(known)) {
+        let newest = self.active().map(|active| active.revision);
+        let revision = newest.or_else(|| self.current_revision());
+        let known = self.published.as_ref().map(Published::stamp);
+        if known.is_some() && known == revision.map(|revision| Version { epoch, revision }) {
             return;
         }
+        let Some(stored) = self.stored() else { return };
+        let version = Version { epoch, revision: stored.revision };
         let document = Document { version, text: stored.text };
+        let rollout = self.publishable(epoch);
         let (cluster, leader) = (self.me.cluster.clone(), self.me.node);
-        let published = Published { cluster, leader, document };
+        let published = Published { cluster, leader, document, rollout };
+        let stamp = published.stamp();
+        if known == Some(stamp) || known.is_some_and(|known| !stamp.covers(known)) {
+            return;
+        }
         self.published = Some(published.clone());
-        self.roster.note_published(version, now);
-        self.notes.push_back(Note::Published(version));
+        self.roster.note_published(stamp, now);
+        self.notes.push_back(Note::Published(stamp));
         self.actions.push_back(Action::Publish(published));
     }
 
@@ -454,7 +565,15 @@ impl Leader {
             let (by, text) = (String::new(), Arc::from(""));
             return Some(DocumentFact { revision: 0, at: 0, by, text });
         };
-        let revision = facts::number(&fact.value)?;
+        self.stored_document(facts::number(&fact.value)?)
+    }
+
+    /// Returns the revision of the current document, without a look at the document.
+    fn current_revision(&self) -> Option<u64> {
+        self.facts.get(facts::DOCUMENT).map_or(Some(0), |fact| facts::number(&fact.value))
+    }
+
+    fn stored_document(&self, revision: u64) -> Option<DocumentFact> {
         let found = self.facts.get(&facts::document_key(revision))?;
         DocumentFact::decode(&found.value).filter(|found| found.revision == revision)
     }
@@ -493,5 +612,7 @@ impl Leader {
 
     fn forget_lead(&mut self) {
         self.published = None;
+        self.watch = None;
+        self.forget_groups();
     }
 }

@@ -1,4 +1,4 @@
-use crate::Version;
+use crate::{GroupState, Outcome, Severity, Version};
 use keyway_bus::NodeId;
 use std::fmt;
 
@@ -33,14 +33,149 @@ pub enum Note {
     NoReport(NodeId),
     /// A member of another cluster has reported.
     OtherCluster(NodeId, String),
+    /// A rollout of this revision is watched.
+    RolloutWatched(u64),
+    /// A rollout of this revision is paused.
+    RolloutPaused(u64),
+    /// A rollout has ended: its revision, the outcome, the revision that all get, and why.
+    RolloutEnded(u64, Outcome, u64, String),
     /// There is no room for another member.
     TooMany(NodeId),
+    /// The primary of a pool is taken for decided: the pool and the primary.
+    PrimaryTaken(String, String),
+    /// A fail-over has begun, for the primary is down.
+    FailoverBegun {
+        /// The pool.
+        pool: String,
+        /// The primary before.
+        from: String,
+        /// The primary that is decided.
+        to: String,
+        /// The observers that agree.
+        why: String,
+    },
+    /// A primary hands over by order of an operator.
+    SwitchBegun {
+        /// The pool.
+        pool: String,
+        /// The primary.
+        from: String,
+        /// The replica.
+        to: String,
+        /// The operator.
+        by: String,
+    },
+    /// A fail-over has ended: the pool and its primary.
+    FailedOver(String, String),
+    /// A primary did not hand over: the pool, the replica, and why.
+    NotSwitched(String, String, String),
+    /// A server that was another primary's, or a primary itself, is made a replica.
+    MadeReplica {
+        /// The pool.
+        pool: String,
+        /// The server.
+        server: String,
+        /// Its primary.
+        primary: String,
+    },
+    /// An order to the servers of a pool has failed: the pool, and why.
+    NotCommanded(String, String),
+    /// A group is in another state: the pool and the state.
+    GroupIs(String, GroupState),
+    /// Events of a member did not arrive: it was cut off for long.
+    EventsLost(NodeId, u64),
 }
 
 impl Note {
+    /// Returns the kind of the event that it is.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Note::Leads(_) | Note::Follows(..) => "leader-changed",
+            Note::NobodyLeads => "leader-lost",
+            Note::SessionLost => "session-lost",
+            Note::Fault(_) => "coordinator-fault",
+            Note::Damaged(_) => "coordinator-damaged",
+            Note::Published(_) => "document-published",
+            Note::Joined(_) => "member-joined",
+            Note::Silent(_) => "member-silent",
+            Note::Refused(..) => "document-refused",
+            Note::Ahead(..) | Note::WentBack(_) => "coordinator-went-back",
+            Note::NoReport(_) | Note::OtherCluster(..) => "member-not-understood",
+            Note::RolloutWatched(_) => "rollout-begun",
+            Note::RolloutPaused(_) => "rollout-paused",
+            Note::RolloutEnded(_, Outcome::WentOn, ..) => "rollout-went-on",
+            Note::RolloutEnded(_, Outcome::WentBack, ..) => "rollout-went-back",
+            Note::TooMany(_) => "member-without-room",
+            Note::EventsLost(..) => "events-lost",
+            Note::PrimaryTaken(..) => "group-primary",
+            Note::FailoverBegun { .. } => "group-failover",
+            Note::SwitchBegun { .. } => "group-switch",
+            Note::FailedOver(..) => "group-failed-over",
+            Note::NotSwitched(..) => "group-not-switched",
+            Note::MadeReplica { .. } => "group-replica",
+            Note::NotCommanded(..) => "group-not-commanded",
+            Note::GroupIs(..) => "group-state",
+        }
+    }
+
+    /// Returns the node that it is about, if that is another one than this node.
+    pub fn node(&self) -> Option<NodeId> {
+        match self {
+            Note::Follows(id, _)
+            | Note::Joined(id)
+            | Note::Silent(id)
+            | Note::Refused(id, ..)
+            | Note::Ahead(id, _)
+            | Note::NoReport(id)
+            | Note::OtherCluster(id, _)
+            | Note::TooMany(id)
+            | Note::EventsLost(id, _) => Some(*id),
+            _ => None,
+        }
+    }
+
+    /// Returns the pool that it is about, if it is about one.
+    pub fn pool(&self) -> Option<&str> {
+        match self {
+            Note::PrimaryTaken(pool, _)
+            | Note::FailoverBegun { pool, .. }
+            | Note::SwitchBegun { pool, .. }
+            | Note::FailedOver(pool, _)
+            | Note::NotSwitched(pool, ..)
+            | Note::MadeReplica { pool, .. }
+            | Note::NotCommanded(pool, _)
+            | Note::GroupIs(pool, _) => Some(pool),
+            _ => None,
+        }
+    }
+
+    /// Returns the weight of the event that it is.
+    pub fn severity(&self) -> Severity {
+        match self {
+            Note::NobodyLeads | Note::Damaged(_) | Note::Ahead(..) | Note::WentBack(_) => {
+                Severity::Error
+            }
+            _ if self.is_warning() => Severity::Warning,
+            _ => Severity::Info,
+        }
+    }
+
     /// Returns whether an operator has to do something.
     pub fn is_warning(&self) -> bool {
-        !matches!(self, Note::Leads(_) | Note::Follows(..) | Note::Published(_) | Note::Joined(_))
+        !matches!(
+            self,
+            Note::Leads(_)
+                | Note::Follows(..)
+                | Note::Published(_)
+                | Note::Joined(_)
+                | Note::RolloutWatched(_)
+                | Note::RolloutPaused(_)
+                | Note::RolloutEnded(_, Outcome::WentOn, ..)
+                | Note::PrimaryTaken(..)
+                | Note::SwitchBegun { .. }
+                | Note::FailedOver(..)
+                | Note::GroupIs(_, GroupState::Healthy | GroupState::FailingOver)
+        )
     }
 }
 
@@ -83,11 +218,61 @@ impl fmt::Display for Note {
             Note::OtherCluster(id, cluster) => {
                 write!(f, "{id} is of cluster {cluster:?}; correct `cluster` in its [control]")
             }
+            Note::RolloutWatched(revision) => {
+                write!(f, "document {revision} goes to a share of the members, which is watched")
+            }
+            Note::RolloutPaused(revision) => {
+                write!(f, "the rollout of document {revision} is paused")
+            }
+            Note::RolloutEnded(revision, Outcome::WentOn, end, why) => {
+                write!(f, "document {revision} goes on to all members, as document {end}: {why}")
+            }
+            Note::RolloutEnded(revision, Outcome::WentBack, end, why) => write!(
+                f,
+                "document {revision} was taken back: all members get the one from before, as \
+                 document {end}: {why}"
+            ),
+            Note::EventsLost(id, count) => {
+                write!(f, "{count} events of {id} are lost: it was cut off for too long")
+            }
             Note::TooMany(id) => write!(
                 f,
                 "there is no room for {id}: a cluster has {} members at most",
                 crate::limits::MEMBERS_MAX
             ),
+            of_group => of_group.fmt_group(f),
+        }
+    }
+}
+
+impl Note {
+    /// Writes a note about a group of servers.
+    fn fmt_group(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Note::PrimaryTaken(pool, primary) => {
+                write!(f, "pool {pool}: {primary} is the primary from now on")
+            }
+            Note::FailoverBegun { pool, from, to, why } => {
+                write!(f, "pool {pool} fails over from {from} to {to}: {why}")
+            }
+            Note::SwitchBegun { pool, from, to, by } => {
+                write!(f, "pool {pool} is handed over from {from} to {to} by order of {by}")
+            }
+            Note::FailedOver(pool, primary) => {
+                write!(f, "pool {pool} has failed over: {primary} is the primary")
+            }
+            Note::NotSwitched(pool, to, why) => {
+                write!(f, "pool {pool} was not handed over to {to}: {why}")
+            }
+            Note::MadeReplica { pool, server, primary } => {
+                write!(f, "pool {pool}: {server} is made a replica of {primary}")
+            }
+            Note::NotCommanded(pool, why) => {
+                write!(f, "pool {pool}: the servers do not do as they are told: {why}")
+            }
+            Note::GroupIs(pool, state) => write!(f, "pool {pool}: {state}"),
+            // All others are written elsewhere.
+            _ => Ok(()),
         }
     }
 }

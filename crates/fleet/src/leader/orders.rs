@@ -1,12 +1,18 @@
-//! Orders of operators: another document.
+//! Orders of operators: another document, and what a rollout is to do.
 
+use super::rollout::Steer;
 use super::{Leader, Place, Purpose};
-use crate::facts::{self, DOCUMENT, DocumentFact, EPOCH, LEADER};
-use crate::limits::{BELIEVED_MAX, DOCUMENT_LEN_MAX, DOCUMENTS_KEPT, ORDERS_MAX};
+use crate::audit::{self, AuditOutcome, Author, Record};
+use crate::facts::{self, DOCUMENT, DocumentFact, EPOCH, LEADER, ROLLOUT};
+use crate::limits::{
+    BELIEVED_MAX, DOCUMENT_LEN_MAX, DOCUMENTS_KEPT, ORDERS_MAX, WATCH_MAX, WATCH_MIN,
+};
 use crate::{LeaderFact, Version, When, Write};
+use keyway_base::Time;
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Identifies an order of an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,8 +29,56 @@ pub struct Apply {
     pub text: Arc<str>,
     /// The time, in seconds since 1970.
     pub at: u64,
-    /// The operator, as far as it is known.
-    pub by: String,
+    /// The operator.
+    pub by: Author,
+    /// The revision whose document it is, if the operator goes back to an earlier one.
+    pub back_to: Option<u64>,
+    /// The differences from the document of `base`, one line each, for the audit log.
+    pub changes: Vec<String>,
+    /// The rollout by which the members get it; `None` if all get it at once.
+    pub rollout: Option<RolloutOrder>,
+}
+
+impl Apply {
+    /// Returns the author for people.
+    fn shown_by(&self) -> String {
+        match self.back_to {
+            Some(revision) => format!("{}, back to {revision}", self.by.name),
+            None => self.by.name.clone(),
+        }
+    }
+
+    /// Returns the entry of the audit log.
+    fn record(&self, before: u64, after: u64) -> Record {
+        let what = match (self.back_to, self.rollout) {
+            (None, None) => "apply".to_owned(),
+            (Some(back_to), None) => format!("rollback to {back_to}"),
+            (None, Some(RolloutOrder { percent, .. })) => format!("apply to {percent} %"),
+            (Some(back_to), Some(RolloutOrder { percent, .. })) => {
+                format!("rollback to {back_to}, for {percent} %")
+            }
+        };
+        Record {
+            at: self.at,
+            by: self.by.clone(),
+            what,
+            before: Some(before),
+            after: Some(after),
+            changes: self.changes.clone(),
+            outcome: AuditOutcome::Done,
+            why: String::new(),
+            unlisted: 0,
+        }
+    }
+}
+
+/// The way in which the members get a document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RolloutOrder {
+    /// The part of the members that get it first, in percent: 1 to 99.
+    pub percent: u8,
+    /// The time for which the leader watches these, [`WATCH_MIN`] to [`WATCH_MAX`].
+    pub watch: Duration,
 }
 
 /// The reason why a document was not stored.
@@ -46,6 +100,24 @@ pub enum ApplyFault {
     Unknown(String),
     /// A key of the coordinator is damaged.
     Damaged,
+    /// A rollout of this revision is going on.
+    RollingOut(u64),
+    /// No rollout is going on.
+    NoRollout,
+    /// A rollout needs two members on the bus.
+    TooFew,
+    /// The share, or the time of the watch, is out of bounds.
+    OutOfBounds,
+    /// Members have a document that the coordinator does not know.
+    WentBack,
+    /// The servers of a group have not been asked yet.
+    NotYet,
+    /// A pool is no group, for this reason.
+    NoGroup(String),
+    /// A group cannot fail over as an operator has ordered, for this reason.
+    NotFit(String),
+    /// The rollout is another than the operator has seen.
+    OtherRollout(u64),
 }
 
 impl fmt::Display for ApplyFault {
@@ -74,6 +146,35 @@ impl fmt::Display for ApplyFault {
                 "it may be stored, or may still be: {why}; keyway ctl fleet tells which revision \
                  is current"
             ),
+            ApplyFault::RollingOut(revision) => write!(
+                f,
+                "a rollout of revision {revision} is going on: wait for its end, or abort it by \
+                 keyway ctl rollout abort"
+            ),
+            ApplyFault::NoRollout => f.write_str("no rollout is going on"),
+            ApplyFault::OtherRollout(revision) => {
+                write!(
+                    f,
+                    "another rollout is going on meanwhile, of revision {revision}: look at it"
+                )
+            }
+            ApplyFault::TooFew => {
+                f.write_str("a rollout needs two members on the bus: apply the document to all")
+            }
+            ApplyFault::OutOfBounds => write!(
+                f,
+                "a share is 1 to 99 percent, and is watched for {} to {} seconds",
+                WATCH_MIN.as_secs(),
+                WATCH_MAX.as_secs()
+            ),
+            ApplyFault::WentBack => f.write_str(
+                "members have a document that the coordinator does not know: apply the right one \
+                 to all",
+            ),
+            ApplyFault::NotYet => {
+                f.write_str("control has not asked the servers of the pool yet: try again")
+            }
+            ApplyFault::NoGroup(why) | ApplyFault::NotFit(why) => f.write_str(why),
             ApplyFault::Damaged => f.write_str(
                 "the current document in the coordinator cannot be read: restore the coordinator",
             ),
@@ -83,18 +184,45 @@ impl fmt::Display for ApplyFault {
 
 impl std::error::Error for ApplyFault {}
 
+/// An order that waits.
+#[derive(Debug)]
+enum Order {
+    Apply(Apply),
+    Steer(Steer),
+}
+
+impl Order {
+    fn id(&self) -> OrderId {
+        match self {
+            Order::Apply(order) => order.id,
+            Order::Steer(order) => order.id,
+        }
+    }
+}
+
 /// An order whose transaction was sent.
 #[derive(Debug)]
 pub(super) struct Ordered {
     pub id: OrderId,
     pub version: Version,
-    text: Arc<str>,
+    /// The trace of the transaction in the coordinator: its last entry of the audit log, with its key.
+    /// No other transaction has that entry, for it names the author and the time.
+    entry: Option<(String, Vec<u8>)>,
+}
+
+impl Ordered {
+    /// Creates the order that this transaction carries out.
+    pub fn new(id: OrderId, version: Version, write: &Write) -> Ordered {
+        let is_entry = |put: &&(String, Vec<u8>)| put.0.starts_with(audit::ENTRIES);
+        let entry = write.put.iter().rev().find(is_entry).cloned();
+        Ordered { id, version, entry }
+    }
 }
 
 /// Orders that wait.
 #[derive(Debug, Default)]
 pub(super) struct Orders {
-    waiting: VecDeque<Apply>,
+    waiting: VecDeque<Order>,
     /// An order whose transaction has an unknown outcome for this reason, until everything was
     /// listed again.
     unknown: Option<(Ordered, String)>,
@@ -109,12 +237,28 @@ impl Orders {
 
 impl Leader {
     /// Takes an order of an operator. Its answer is [`super::Action::Answer`].
-    pub fn apply(&mut self, order: Apply, now: keyway_base::Time) {
+    pub fn apply(&mut self, order: Apply, now: Time) {
         if order.text.len() > DOCUMENT_LEN_MAX {
             return self.answer(order.id, Err(ApplyFault::TooLong));
         }
+        let is_bounded = |one: &RolloutOrder| {
+            (1..=99).contains(&one.percent) && (WATCH_MIN..=WATCH_MAX).contains(&one.watch)
+        };
+        if !order.rollout.as_ref().is_none_or(is_bounded) {
+            return self.answer(order.id, Err(ApplyFault::OutOfBounds));
+        }
+        self.take_order(Order::Apply(order), now);
+    }
+
+    /// Takes an order about the rollout. Its answer is [`super::Action::Answer`], with the version of
+    /// the rollout, or that of its end.
+    pub fn steer(&mut self, order: Steer, now: Time) {
+        self.take_order(Order::Steer(order), now);
+    }
+
+    fn take_order(&mut self, order: Order, now: Time) {
         if self.orders.waiting.len() >= ORDERS_MAX {
-            return self.answer(order.id, Err(ApplyFault::Busy));
+            return self.answer(order.id(), Err(ApplyFault::Busy));
         }
         self.orders.waiting.push_back(order);
         self.decide(now);
@@ -128,20 +272,24 @@ impl Leader {
             Place::Adrift => None,
         };
         for order in std::mem::take(&mut self.orders.waiting) {
-            self.answer(order.id, Err(ApplyFault::NotLeading(leader.clone())));
+            self.answer(order.id(), Err(ApplyFault::NotLeading(leader.clone())));
         }
     }
 
     /// Orders the transaction of the next order. Returns whether one was ordered.
     pub(super) fn write_order(&mut self, leader: &LeaderFact, modified: u64) -> bool {
         while let Some(order) = self.orders.waiting.pop_front() {
-            match self.order_write(&order, leader, modified) {
-                Ok((version, write)) => {
-                    let Apply { id, text, .. } = order;
-                    self.write(write, Purpose::Document(Ordered { id, version, text }));
+            let id = order.id();
+            let ordered = match &order {
+                Order::Apply(order) => self.order_write(order, leader, modified),
+                Order::Steer(order) => self.steer_write(order, (leader, modified)),
+            };
+            match ordered {
+                Ok((ordered, write)) => {
+                    self.write(write, Purpose::Order(ordered));
                     return true;
                 }
-                Err(fault) => self.answer(order.id, Err(fault)),
+                Err(fault) => self.answer(id, Err(fault)),
             }
         }
         false
@@ -152,40 +300,78 @@ impl Leader {
         order: &Apply,
         leader: &LeaderFact,
         modified: u64,
-    ) -> Result<(Version, Write), ApplyFault> {
+    ) -> Result<(Ordered, Write), ApplyFault> {
         let current = self.current().ok_or(ApplyFault::Damaged)?;
         if order.base != current.revision {
             return Err(ApplyFault::OtherBase(current.revision));
         }
-        // A member that is ahead takes no version that does not cover its own. The operator has
-        // decided what is right, so the next version is above all that members have.
-        let known = Version { epoch: leader.epoch, revision: current.revision };
+        if let Some(active) = self.active() {
+            return Err(ApplyFault::RollingOut(active.revision));
+        }
+        let version = self.next_version(leader)?;
+        let mut write = self.write_of_leader(modified);
+        let (revision, by) = (version.revision, order.shown_by());
+        let stored = DocumentFact { revision, at: order.at, by, text: Arc::clone(&order.text) };
+        self.put_document(&mut write, &stored);
+        self.put_audit(&mut write, order.record(current.revision, revision));
+        match order.rollout {
+            None => {
+                self.put_epoch(&mut write, leader, version);
+                write.put.push((DOCUMENT.to_owned(), revision.to_string().into_bytes()));
+            }
+            Some(RolloutOrder { percent, watch }) => {
+                let known = Version { epoch: leader.epoch, revision: current.revision };
+                if !known.covers(self.roster.highest()) {
+                    return Err(ApplyFault::WentBack);
+                }
+                let rollout =
+                    self.new_rollout(order, percent, watch, (version, current.revision))?;
+                write.put.push((ROLLOUT.to_owned(), rollout.encode()));
+            }
+        }
+        Ok((Ordered::new(order.id, version, &write), write))
+    }
+
+    /// Returns the version of the next document. A member that is ahead takes no version that does
+    /// not cover its own. The operator has decided what is right, so the next version is above all
+    /// that members have.
+    pub(super) fn next_version(&self, leader: &LeaderFact) -> Result<Version, ApplyFault> {
+        let current = self.current().ok_or(ApplyFault::Damaged)?.revision;
+        let rollout = self.rollout().map_or(0, |rollout| rollout.revision);
+        let known = Version { epoch: leader.epoch, revision: current.max(rollout) };
         let all = self.roster.highest().join(known);
         let revision = all.revision.saturating_add(1);
         let epoch = if all.epoch > leader.epoch { all.epoch + 1 } else { leader.epoch };
-        if revision > BELIEVED_MAX + 1 {
-            return Err(ApplyFault::Damaged);
+        match revision > BELIEVED_MAX + 1 {
+            true => Err(ApplyFault::Damaged),
+            false => Ok(Version { epoch, revision }),
         }
-        let mut write =
-            Write { when: vec![When::Modified(LEADER.to_owned(), modified)], ..Write::default() };
-        write.when.push(match self.facts.get(DOCUMENT) {
-            Some(fact) => When::Modified(DOCUMENT.to_owned(), fact.modified),
-            None => When::Absent(DOCUMENT.to_owned()),
-        });
+    }
+
+    /// Returns a transaction that changes nothing yet. It is refused if this node does not lead any
+    /// more, or if the document or the rollout is another than its copy says.
+    pub(super) fn write_of_leader(&self, modified: u64) -> Write {
+        let as_known = |key: &str| match self.facts.get(key) {
+            Some(fact) => When::Modified(key.to_owned(), fact.modified),
+            None => When::Absent(key.to_owned()),
+        };
+        let leads = When::Modified(LEADER.to_owned(), modified);
+        Write { when: vec![leads, as_known(DOCUMENT), as_known(ROLLOUT)], ..Write::default() }
+    }
+
+    /// Adds the epoch of a version, if it is another than that of the leader.
+    pub(super) fn put_epoch(&self, write: &mut Write, leader: &LeaderFact, version: Version) {
+        let epoch = version.epoch;
         if epoch != leader.epoch {
             write.put.push((EPOCH.to_owned(), epoch.to_string().into_bytes()));
             write.put_bound.push((LEADER.to_owned(), self.fact_of(leader.token, epoch).encode()));
         }
-        let stored = DocumentFact {
-            revision,
-            at: order.at,
-            by: order.by.clone(),
-            text: Arc::clone(&order.text),
-        };
-        write.put.push((DOCUMENT.to_owned(), revision.to_string().into_bytes()));
-        write.put.push((facts::document_key(revision), stored.encode()));
+    }
+
+    /// Adds a document, and makes room for it.
+    pub(super) fn put_document(&self, write: &mut Write, stored: &DocumentFact) {
+        write.put.push((facts::document_key(stored.revision), stored.encode()));
         write.delete = self.old_documents();
-        Ok((Version { epoch, revision }, write))
     }
 
     /// Returns the keys of the documents that make room for another one.
@@ -200,8 +386,8 @@ impl Leader {
     /// Tells the outcome of an order whose answer was lost, as far as a listing shows it.
     pub(super) fn settle_unknown(&mut self) {
         let Some((order, why)) = self.orders.unknown.take() else { return };
-        let is_there = self.current().is_some_and(|current| {
-            current.revision == order.version.revision && current.text == order.text
+        let is_there = order.entry.as_ref().is_some_and(|(key, value)| {
+            self.facts.get(key).is_some_and(|fact| *fact.value == **value)
         });
         let outcome = if is_there { Ok(order.version) } else { Err(ApplyFault::Unknown(why)) };
         self.answer(order.id, outcome);

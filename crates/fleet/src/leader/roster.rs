@@ -5,7 +5,7 @@ use crate::facts::{self, Fact, LEADER};
 use crate::limits::{
     BELIEVED_MAX, FORGET_AFTER, MEMBERS_EVERY, MEMBERS_MAX, MEMBERS_PER_WRITE, WRITE_LEN_MAX,
 };
-use crate::{Report, Version, When, Write};
+use crate::{Measured, Report, Version, When, Write};
 use keyway_base::Time;
 use keyway_bus::NodeId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -13,7 +13,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// A member.
 #[derive(Clone, Debug)]
 pub(super) struct Known {
+    /// Its report, without its measure.
     pub report: Report,
+    /// Its latest measure, of whatever rollout.
+    pub measured: Option<Measured>,
     /// Time since which it is not on the bus, or has not reported to this leader.
     pub silent_since: Option<Time>,
 }
@@ -52,7 +55,8 @@ impl Roster {
         match fact.and_then(|fact| facts::member(key, fact)) {
             Some((id, report)) if self.has_room(id) => {
                 self.note_highest(&report);
-                self.members.insert(id, Known { report, silent_since: Some(now) });
+                let report = Report { measured: None, events: None, ..report };
+                self.members.insert(id, Known { report, measured: None, silent_since: Some(now) });
             }
             Some(_) => {}
             None => drop(self.members.remove(&id)),
@@ -76,6 +80,11 @@ impl Roster {
     /// Returns the version that is published, and since when.
     pub fn published(&self) -> Option<(Version, Time)> {
         self.published
+    }
+
+    /// Returns the members on the bus.
+    pub fn present(&self) -> impl Iterator<Item = (NodeId, &Known)> {
+        self.members().filter(|(_, known)| known.silent_since.is_none())
     }
 
     /// Returns the largest epoch and revision that members have.
@@ -105,7 +114,7 @@ impl Roster {
     pub fn take(
         &mut self,
         from: NodeId,
-        report: Report,
+        mut report: Report,
         published: Option<Version>,
         now: Time,
         notes: &mut VecDeque<Note>,
@@ -116,6 +125,8 @@ impl Roster {
             }
             return;
         }
+        // The coordinator does not keep it: it changes every few seconds.
+        let measured = report.measured.take();
         self.note_highest(&report);
         let known = self.members.get(&from);
         let was_there = known.is_some_and(|known| known.silent_since.is_none());
@@ -141,7 +152,7 @@ impl Roster {
             self.dirty.insert(from);
             self.write_at.get_or_insert(now + MEMBERS_EVERY);
         }
-        self.members.insert(from, Known { report, silent_since: None });
+        self.members.insert(from, Known { report, measured, silent_since: None });
     }
 
     pub fn note_joined(&mut self, id: NodeId) {

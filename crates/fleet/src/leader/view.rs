@@ -2,14 +2,14 @@
 
 use super::{Leader, Place};
 use crate::facts::{self, DocumentFact};
-use crate::{About, LeaderFact, RefusedVersion, Version};
+use crate::{About, LeaderFact, Published, RefusedVersion, Rollout, Tally, Version};
 use keyway_base::Time;
 use keyway_bus::NodeId;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The fleet, as a control node knows it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct FleetView {
     /// The name of the cluster.
     pub cluster: String,
@@ -23,8 +23,27 @@ pub struct FleetView {
     pub published: Option<Version>,
     /// The members, in the order of their ids.
     pub members: Vec<MemberView>,
+    /// The rollout that is going on, or the latest one.
+    pub rollout: Option<RolloutView>,
     /// The fault of the coordinator, if it does not answer or was refused.
     pub fault: Option<String>,
+}
+
+/// A rollout.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RolloutView {
+    /// The rollout, as the coordinator has it.
+    pub rollout: Rollout,
+    /// True if it is going on.
+    pub is_active: bool,
+    /// The members of the share, if this node leads.
+    pub share: Tally,
+    /// All other members, if this node leads.
+    pub rest: Tally,
+    /// The reason why it goes on, or why it ended.
+    pub says: String,
+    /// For how long this node has watched it.
+    pub watched_for: Option<Duration>,
 }
 
 /// The leader.
@@ -56,6 +75,8 @@ pub struct MemberView {
     pub behind_for: Option<Duration>,
     /// True if it has a version that the leader does not know.
     pub is_ahead: bool,
+    /// True if it serves by the document of a rollout before others do.
+    pub is_in_share: bool,
 }
 
 /// A document in the coordinator.
@@ -94,6 +115,13 @@ impl Leader {
         self.current().map_or(0, |current| current.revision)
     }
 
+    /// Returns the epoch of this node as leader, and the revision of the current document, if this
+    /// node leads. It costs little.
+    pub fn leads_document(&self) -> Option<(u64, u64)> {
+        let Place::Leads { fact, .. } = &self.place else { return None };
+        Some((fact.epoch, self.current_revision()?))
+    }
+
     /// Returns the documents that the coordinator keeps, the latest first.
     pub fn documents(&self) -> Vec<StoredDocument> {
         let is_one = |key: &&String| key.starts_with(facts::DOCUMENTS);
@@ -117,7 +145,10 @@ impl Leader {
         let published = self.roster.published().filter(|_| self.leads());
         let members = self.roster.members().map(|(id, known)| {
             let report = &known.report;
-            let behind = published.filter(|(version, _)| report.running != Some(*version));
+            let meant = self.published.as_ref().map(|one| one.document_for(id).version);
+            let is_behind = meant.is_some() && report.running != meant;
+            let behind = published.filter(|_| is_behind);
+            let rollout = self.published.as_ref().and_then(|one| one.rollout.as_ref());
             MemberView {
                 id,
                 about: report.about.clone(),
@@ -130,6 +161,7 @@ impl Leader {
                     .saved
                     .zip(published)
                     .is_some_and(|(saved, (version, _))| !version.covers(saved)),
+                is_in_share: rollout.is_some_and(|rollout| rollout.share.includes(id)),
             }
         });
         FleetView {
@@ -137,8 +169,9 @@ impl Leader {
             node: self.me.node,
             leader,
             revision: self.revision(),
-            published: published.map(|(version, _)| version),
+            published: self.published.as_ref().map(|one: &Published| one.document.version),
             members: members.collect(),
+            rollout: self.rollout_view(now),
             fault: self.ended.clone().or_else(|| self.fault.clone()),
         }
     }

@@ -20,6 +20,9 @@ fn no_seed_breaks_a_law() {
     assert!(total.elections > SEEDS && total.documents > SEEDS && total.kills > SEEDS, "{total}");
     assert!(total.refusals > SEEDS / 10 && total.rivals > 0 && total.unknown > 0, "{total}");
     assert!(total.restores > 0, "{total}");
+    assert!(total.failovers > SEEDS / 2 && total.switches > 0, "{total}");
+    assert!(total.audited > 5 * SEEDS && total.refused > SEEDS && total.events > SEEDS, "{total}");
+    assert!(total.rollouts > SEEDS / 4 && total.went_on > 0 && total.went_back > 0, "{total}");
 }
 
 #[test]

@@ -1,21 +1,35 @@
 //! The admin listener of a control node. It asks the node's thread, which knows everything.
 
-use super::document::changes;
+use super::document::{changes, check_pools, checked};
+use super::inside::Desk;
+use super::passing;
+use crate::operators::RequestLog;
 use keyway_control::{
-    AdminState, AppliedStatus, ApplyOrder, ApplyRefusal, DocumentStatus, FleetApi, FleetStatus,
-    PoolStatus, ScriptKill,
+    AdminState, AppliedStatus, ApplyOrder, ApplyRefusal, Caller, Content, DocumentStatus, EventLog,
+    FailoverOrder, FleetApi, FleetStatus, GroupStatus, MemberAnswer, NotedRequest, PassedRequest,
+    PoolStatus, RolloutAction, RolloutAsk, RolloutStatus, ScriptKill, Selection,
 };
-use keyway_fleet::{Apply, ApplyFault, OrderId, StoredDocument, Version};
+use keyway_fleet::limits::WATCH_DEFAULT;
+use keyway_fleet::{
+    Apply, ApplyFault, AuditLog, Author, Failover, GroupView, OrderId, PassedRequest as Passed,
+    RefusedRequest, RolloutOrder, Steer, Steering, StoredDocument, Version,
+};
 use keyway_metrics::{BusFigures, BusMetrics, FleetFigures, write_fleet};
 use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Longest wait for the node's thread, which answers within milliseconds.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+
+/// Time between two looks for a revision that an operator has seen.
+const HEARD_EVERY: Duration = Duration::from_millis(50);
+
+/// Number of these looks: for a second.
+const HEARD_TRIES: u32 = 20;
 
 /// Longest wait for a document to be stored: longer than the coordinator takes for a transaction
 /// and a listing.
@@ -32,28 +46,61 @@ pub enum Question {
     Metrics,
     Fleet,
     Documents,
+    Rollout,
+    Groups,
+    /// An order to fail over, and where its outcome goes.
+    Failover(Failover, Tell),
+    Audit,
     /// An order, and where its outcome goes. The thread gives it its number.
-    Apply(Apply, SyncSender<Result<Version, ApplyFault>>),
+    Apply(Apply, Tell),
+    /// The same about the rollout.
+    Steer(Steer, Tell),
+    /// A request for members, and where their answers go.
+    Pass(Selection, PassedRequest, passing::Tell),
 }
+
+/// A request that gets an entry of the audit log of its own.
+pub enum Audited {
+    Refused(RefusedRequest),
+    Passed(Passed),
+}
+
+/// The channel for the outcome of an order.
+pub type Tell = SyncSender<Result<Version, ApplyFault>>;
 
 /// An answer of the node's thread.
 pub enum Answer {
     Metrics(Box<BusFigures>, Box<FleetFigures>),
     Fleet(Box<FleetStatus>),
     Documents(Vec<StoredDocument>),
+    Rollout(Option<Box<RolloutStatus>>),
+    /// Members are asked, or no member is, for this reason.
+    Passed(Result<(), ApplyRefusal>),
+    Groups(Vec<GroupView>),
+    Audit(Box<AuditLog>),
 }
+
+/// Refused requests that wait for the node's thread. More are counted.
+const REFUSED_MAX: usize = 64;
 
 /// State of the node that is known without asking its thread.
 #[derive(Debug, Default)]
 pub struct State {
     is_leaving: AtomicBool,
     has_leader: AtomicBool,
+    /// Refused requests for which there was no room.
+    unlisted: AtomicU64,
 }
 
 impl State {
     /// Notes that the node is leaving.
     pub fn set_leaving(&self) {
         self.is_leaving.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns how many refused requests there was no room for since the last call.
+    pub fn take_unlisted(&self) -> u64 {
+        self.unlisted.swap(0, Ordering::Relaxed)
     }
 
     /// Notes whether a leader is known.
@@ -66,30 +113,118 @@ impl State {
 pub struct Asking {
     metrics: Arc<BusMetrics>,
     asked: Mutex<Sender<Ask>>,
-    wake: Arc<OwnedFd>,
+    audited: SyncSender<Audited>,
+    events: Arc<EventLog>,
+    requests: RequestLog,
+    /// Wakes the node's thread, as soon as the node is there.
+    wake: OnceLock<Arc<OwnedFd>>,
     state: Arc<State>,
 }
 
 impl Asking {
-    /// Creates it, with the channel on which the node's thread receives questions.
-    pub fn new(metrics: Arc<BusMetrics>, wake: Arc<OwnedFd>) -> (Self, Receiver<Ask>, Arc<State>) {
+    /// Creates it, with the node's side.
+    pub fn new(metrics: Arc<BusMetrics>) -> (Self, Desk) {
         let (asked, asks) = channel();
+        let (audited, noted) = sync_channel(REFUSED_MAX);
         let state = Arc::new(State::default());
-        let asking = Self { metrics, asked: Mutex::new(asked), wake, state: Arc::clone(&state) };
-        (asking, asks, state)
+        let events = Arc::new(EventLog::new(unix_seconds()));
+        let desk = Desk {
+            asks,
+            noted,
+            state: Arc::clone(&state),
+            metrics: Arc::clone(&metrics),
+            events: Arc::clone(&events),
+        };
+        let asking = Self {
+            metrics,
+            asked: Mutex::new(asked),
+            audited,
+            events,
+            requests: RequestLog::default(),
+            wake: OnceLock::new(),
+            state,
+        };
+        (asking, desk)
+    }
+
+    /// Notes how the node's thread is woken. Earlier questions are refused.
+    pub fn set_waker(&self, wake: Arc<OwnedFd>) {
+        // There is one node, which is there once.
+        let _ = self.wake.set(wake);
     }
 
     fn send(&self, question: Question) -> Receiver<Answer> {
         let (tell, told) = sync_channel(1);
         // If the node's thread has ended, the answer does not come.
         let _ = self.asked.lock().send(Ask { question, tell });
-        let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
+        self.wake();
         told
     }
 
+    /// Wakes the node's thread, if the node is there.
+    pub fn wake(&self) {
+        if let Some(wake) = self.wake.get() {
+            let _ = rustix::io::write(&**wake, &1u64.to_ne_bytes());
+        }
+    }
+
+    /// Takes a request that was refused, for the audit log of the fleet: one that changes the fleet,
+    /// or for which the client has no right.
+    pub fn note_refused(&self, request: &NotedRequest<'_>) {
+        let NotedRequest { operator, address, method, path, status, detail } = *request;
+        let is_of_fleet = path.starts_with("/v1/fleet") && (400..500).contains(&status);
+        if !is_of_fleet && !matches!(status, 401 | 403) {
+            return;
+        }
+        let by =
+            Author { name: operator.unwrap_or_default().to_owned(), address: address.to_string() };
+        let (what, why) = (format!("{method} {path}"), detail.to_owned());
+        self.note(Audited::Refused(RefusedRequest { at: unix_seconds(), by, what, why }));
+    }
+
+    /// Takes a change that members were asked for, for the audit log.
+    fn note_passed(&self, request: &PassedRequest, answers: &[MemberAnswer], by: &Caller) {
+        let body = keyway_base::printable(&request.body);
+        let outcome = |answer: &MemberAnswer| match &answer.outcome {
+            Ok(reply) if (200..300).contains(&reply.status) => format!("{}: done", answer.id),
+            Ok(reply) => format!("{}: HTTP status {}", answer.id, reply.status),
+            Err(why) => format!("{}: {why}", answer.id),
+        };
+        self.note(Audited::Passed(Passed {
+            at: unix_seconds(),
+            by: author(by),
+            what: format!("{} {} at members", request.method, request.path),
+            outcomes: [body].into_iter().chain(answers.iter().map(outcome)).collect(),
+        }));
+    }
+
+    fn note(&self, request: Audited) {
+        match self.audited.try_send(request) {
+            Ok(()) => self.wake(),
+            Err(_) => drop(self.state.unlisted.fetch_add(1, Ordering::Relaxed)),
+        }
+    }
+
+    /// Appends the metrics of the node, without those of the process.
+    pub fn write_metrics(&self, out: &mut String) {
+        if let Ok(Answer::Metrics(bus, fleet)) = self.ask(Question::Metrics) {
+            write_fleet(&fleet, out);
+            self.metrics.write_bus(&bus, out);
+        }
+    }
+
     fn ask(&self, question: Question) -> Result<Answer, String> {
+        self.check_runs()?;
         let told = self.send(question);
         told.recv_timeout(ANSWER_WITHIN).map_err(|_| "the control node does not answer".to_owned())
+    }
+
+    /// Refuses at once while there is no node, as in an upgrade.
+    fn check_runs(&self) -> Result<(), String> {
+        match self.wake.get() {
+            Some(_) => Ok(()),
+            None => Err("the control node of this process does not run yet: try again".to_owned()),
+        }
     }
 
     fn stored(&self) -> Result<Vec<StoredDocument>, String> {
@@ -99,29 +234,75 @@ impl Asking {
         }
     }
 
-    fn store(&self, base: u64, text: &str) -> Result<Version, ApplyRefusal> {
-        let (tell, told) = sync_channel(1);
-        let order = Apply {
-            id: OrderId(0),
-            base,
-            text: text.into(),
-            at: crate::serve::wall_clock().unix_micros / 1_000_000,
-            by: "admin API".to_owned(),
+    /// Returns the current revision. An operator may have seen a later one than this node has heard of:
+    /// the coordinator tells of a transaction a moment after it is done. It is waited for a little.
+    fn revision_from(&self, seen: Option<u64>) -> Result<u64, String> {
+        let mut revision = FleetApi::fleet(self)?.revision;
+        for _ in 0..HEARD_TRIES {
+            if seen.is_none_or(|seen| seen <= revision) {
+                break;
+            }
+            std::thread::park_timeout(HEARD_EVERY);
+            revision = FleetApi::fleet(self)?.revision;
+        }
+        Ok(revision)
+    }
+
+    /// Checks that the rollout changes only pools that an operator may change. Returns its revision.
+    fn check_rollout(&self, by: &Caller) -> Result<u64, ApplyRefusal> {
+        let rollout = FleetApi::rollout(self).map_err(ApplyRefusal::Unavailable)?;
+        let none = || ApplyRefusal::Conflict(ApplyFault::NoRollout.to_string());
+        let rollout = rollout.ok_or_else(none)?;
+        let stored = self.stored().map_err(ApplyRefusal::Unavailable)?;
+        let of = |revision: u64| {
+            let found = stored.iter().find(|one| one.revision == revision);
+            found.map(|found| &*found.text).or((revision == 0).then_some(""))
         };
-        drop(self.send(Question::Apply(order, tell)));
+        let (base, new) = of(rollout.base).zip(of(rollout.revision)).ok_or_else(none)?;
+        check_pools(&by.operator, base, new).map_err(ApplyRefusal::Forbidden)?;
+        Ok(rollout.revision)
+    }
+
+    /// Has the node's thread carry out an order.
+    fn order(&self, question: impl FnOnce(Tell) -> Question) -> Result<Version, ApplyRefusal> {
+        self.check_runs().map_err(ApplyRefusal::Unavailable)?;
+        let (tell, told) = sync_channel(1);
+        drop(self.send(question(tell)));
         let outcome = told.recv_timeout(STORED_WITHIN).map_err(|_| {
-            let what = "the coordinator has not answered: the document may be stored, or may \
-                        still be; keyway ctl fleet tells which revision is current";
+            let what = "the coordinator has not answered: it may be done, or may still be; keyway \
+                        ctl fleet tells which revision is current";
             ApplyRefusal::Unavailable(what.to_owned())
         })?;
         outcome.map_err(|fault| match fault {
-            ApplyFault::OtherBase(_) | ApplyFault::Changed => {
-                ApplyRefusal::Conflict(fault.to_string())
+            ApplyFault::OtherBase(_)
+            | ApplyFault::Changed
+            | ApplyFault::RollingOut(_)
+            | ApplyFault::NoRollout
+            | ApplyFault::TooFew
+            | ApplyFault::NotFit(_)
+            | ApplyFault::NoGroup(_)
+            | ApplyFault::OtherRollout(_)
+            | ApplyFault::WentBack => ApplyRefusal::Conflict(fault.to_string()),
+            ApplyFault::TooLong | ApplyFault::OutOfBounds => {
+                ApplyRefusal::Invalid(vec![fault.to_string()])
             }
-            ApplyFault::TooLong => ApplyRefusal::Invalid(vec![fault.to_string()]),
             _ => ApplyRefusal::Unavailable(fault.to_string()),
         })
     }
+}
+
+fn author(caller: &Caller) -> Author {
+    Author { name: caller.operator.name().to_owned(), address: caller.address.clone() }
+}
+
+fn unix_seconds() -> u64 {
+    crate::serve::wall_clock().unix_micros / 1_000_000
+}
+
+/// Returns the rollout that is asked for.
+fn rollout(ask: RolloutAsk) -> RolloutOrder {
+    let watch = ask.watch_seconds.map_or(WATCH_DEFAULT, Duration::from_secs);
+    RolloutOrder { percent: ask.percent, watch }
 }
 
 impl FleetApi for Asking {
@@ -143,17 +324,112 @@ impl FleetApi for Asking {
     }
 
     fn apply(&self, order: &ApplyOrder<'_>) -> Result<AppliedStatus, ApplyRefusal> {
+        let revision = self.revision_from(order.base).map_err(ApplyRefusal::Unavailable)?;
         let stored = self.stored().map_err(ApplyRefusal::Unavailable)?;
-        let revision = FleetApi::fleet(self).map_err(ApplyRefusal::Unavailable)?.revision;
-        let current = stored.into_iter().find(|one| one.revision == revision);
-        let text = current.map(|current| current.text).unwrap_or_else(|| "".into());
-        let changes = changes(&text, order.document).map_err(ApplyRefusal::Invalid)?;
+        let of = |revision: u64| {
+            let found = stored.iter().find(|one| one.revision == revision);
+            found.map(|found| Arc::clone(&found.text))
+        };
+        let (text, back_to): (Arc<str>, _) = match order.content {
+            Content::Text(text) => {
+                checked(text).map_err(ApplyRefusal::Invalid)?;
+                (text.into(), None)
+            }
+            Content::Revision(wanted) => {
+                let what =
+                    format!("revision {wanted} is not kept: keyway ctl documents tells which");
+                let text = of(wanted).ok_or(ApplyRefusal::Conflict(what))?;
+                (text, Some(wanted))
+            }
+        };
+        let current = of(revision).unwrap_or_else(|| "".into());
+        let changes = changes(&current, &text).map_err(ApplyRefusal::Invalid)?;
         let base = order.base.unwrap_or(revision);
         if order.dry_run {
             return Ok(AppliedStatus { base: revision, version: None, changes });
         }
-        let version = self.store(base, order.document)?;
+        if order.by.operator.pools().is_some() {
+            // The leader compares only revisions, so the pools are those that differ from exactly
+            // the document that is replaced.
+            if base != revision {
+                return Err(ApplyRefusal::Conflict(ApplyFault::OtherBase(revision).to_string()));
+            }
+            check_pools(&order.by.operator, &current, &text).map_err(ApplyRefusal::Forbidden)?;
+        }
+        let (at, by, rollout) = (unix_seconds(), author(order.by), order.rollout.map(rollout));
+        let told = changes.clone();
+        let apply = Apply { id: OrderId(0), base, text, at, by, back_to, changes: told, rollout };
+        let version = self.order(|tell| Question::Apply(apply, tell))?;
         Ok(AppliedStatus { base, version: Some(version.to_string()), changes })
+    }
+
+    fn rollout(&self) -> Result<Option<RolloutStatus>, String> {
+        match self.ask(Question::Rollout)? {
+            Answer::Rollout(rollout) => Ok(rollout.map(|rollout| *rollout)),
+            _ => Err("the control node does not answer".to_owned()),
+        }
+    }
+
+    fn steer(&self, action: RolloutAction, by: &Caller) -> Result<(), ApplyRefusal> {
+        let what = match action {
+            RolloutAction::Pause => Steering::Pause,
+            RolloutAction::Resume => Steering::Resume,
+            RolloutAction::Abort => Steering::Abort,
+            RolloutAction::Finish => Steering::Finish,
+        };
+        let revision = match by.operator.pools() {
+            Some(_) => Some(self.check_rollout(by)?),
+            None => None,
+        };
+        let (at, by) = (unix_seconds(), author(by));
+        let steer = Steer { id: OrderId(0), what, at, by, revision };
+        self.order(|tell| Question::Steer(steer, tell)).map(|_| ())
+    }
+
+    fn pass_on(
+        &self,
+        to: &Selection,
+        request: &PassedRequest,
+        by: &Caller,
+    ) -> Result<Vec<MemberAnswer>, ApplyRefusal> {
+        let (tell, told) = sync_channel(1);
+        let question = Question::Pass(to.clone(), request.clone(), tell);
+        match self.ask(question).map_err(ApplyRefusal::Unavailable)? {
+            Answer::Passed(outcome) => outcome?,
+            _ => return Err(ApplyRefusal::Unavailable("the control node does not answer".into())),
+        }
+        let answers = told.recv_timeout(passing::within(request) + ANSWER_WITHIN);
+        if request.is_change() {
+            self.note_passed(request, answers.as_deref().unwrap_or_default(), by);
+        }
+        answers.map_err(|_| {
+            ApplyRefusal::Unavailable("the members have not answered in time".to_owned())
+        })
+    }
+
+    fn groups(&self) -> Result<Vec<GroupStatus>, String> {
+        match self.ask(Question::Groups)? {
+            Answer::Groups(groups) => Ok(groups.iter().map(super::show::group).collect()),
+            _ => Err("the control node does not answer".to_owned()),
+        }
+    }
+
+    fn audit(&self) -> Result<AuditLog, String> {
+        match self.ask(Question::Audit)? {
+            Answer::Audit(log) => Ok(*log),
+            _ => Err("the control node does not answer".to_owned()),
+        }
+    }
+
+    fn fail_over(&self, order: &FailoverOrder, by: &Caller) -> Result<(), ApplyRefusal> {
+        let FailoverOrder { pool, to } = order.clone();
+        let (at, by) = (unix_seconds(), author(by));
+        let order = Failover { id: OrderId(0), pool, to, at, by };
+        self.order(|tell| Question::Failover(order, tell)).map(|_| ())
+    }
+
+    fn events(&self) -> Arc<EventLog> {
+        Arc::clone(&self.events)
     }
 }
 
@@ -189,6 +465,11 @@ impl AdminState for Asking {
 
     fn kill_script(&self, _pool: &str) -> Result<ScriptKill, String> {
         Err("a control node has no store".to_owned())
+    }
+
+    fn note_request(&self, request: &NotedRequest<'_>) {
+        self.requests.note(request);
+        self.note_refused(request);
     }
 
     fn fleet(&self) -> Option<&dyn FleetApi> {

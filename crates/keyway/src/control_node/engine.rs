@@ -8,7 +8,7 @@ use keyway_tls::{ClientSettings, ClientTls, MinVersion, Trust};
 use std::time::Duration;
 
 /// How long calls take at most. A node that waits longer is no leader any more.
-const PATIENCE: Patience =
+pub(super) const PATIENCE: Patience =
     Patience { request: Duration::from_secs(1), call: Duration::from_secs(3) };
 
 /// Returns the coordinator for people.

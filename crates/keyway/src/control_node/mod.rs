@@ -3,32 +3,52 @@
 //!
 //! Three threads: the main one drives the node of the bus and decides (`keyway_fleet::Leader`), one
 //! speaks to the coordinator (`keyway_control::Seat`), one is the admin listener. The others wake
-//! the main one, which waits for none of them.
+//! the main one, which waits for none of them. [`Inside`] is the same in a process that serves, with
+//! a thread in place of the main one.
 
 mod admin;
+mod audit;
+mod audit_file;
 mod document;
 mod engine;
+mod groups;
+mod inside;
+mod passing;
 mod show;
 
+pub use admin::Asking;
+pub use document::changes;
+pub use inside::{Desk, Inside, Staying};
+pub use passing::{ANSWERED, NOT_ANSWERED};
+
 use crate::bus::{Failures, Repeats, Signalled, figures, incarnation, note, watch_signals};
-use admin::{Ask, Asking, Question};
+use admin::{Ask, Audited, Question, Tell};
 use anyhow::{Context, Result};
+use audit::Audit;
+use audit_file::AuditFile;
 use keyway_base::Time;
-use keyway_bus::{Event, Stamp, Upstream, Url};
+use keyway_bus::{Event, NodeId, Settings, Stamp, Upstream, Url};
 use keyway_channel::{Driver, DriverSettings, clock, here};
 use keyway_config::{BusTls, ConfigError, ControlNodeConfig};
-use keyway_control::{Access, Admin, AdminHandle, AdminOptions, Seat, Told};
+use keyway_control::{
+    Access, Admin, AdminHandle, AdminOptions, ApplyRefusal, Engine, EventLog, PassedRequest, Seat,
+    Selection, Told,
+};
 use keyway_fleet::{
-    ApplyFault, Identity, Leader, LeaderAction, LeaderFact, Note, OrderId, TOPIC, Version,
+    ApplyFault, Event as FleetEvent, GROUPS_TOPIC, Identity, Leader, LeaderAction, LeaderFact,
+    Note, OrderId, Outcome, TOPIC, Version,
 };
 use keyway_metrics::BusMetrics;
+use keyway_tls::ClientCertificates;
+use passing::Passing;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, SyncSender};
+use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 /// Longest wait when nothing is due. Other threads wake the main one earlier.
@@ -76,115 +96,218 @@ pub fn run(file: &Path) -> Result<ExitCode> {
     let Some(config) = told(ControlNodeConfig::load(file)) else { return Ok(ExitCode::from(2)) };
     crate::log::start(&config.log, None);
     crate::serve::raise_descriptor_limit();
-    Running::start(&config)?.run()
+    start(file, &config)?.run()?;
+    tracing::info!("stopped");
+    Ok(ExitCode::SUCCESS)
 }
 
+/// A control node, by whatever process it runs in.
 struct Running {
     driver: Driver,
     leader: Leader,
     seat: Seat,
+    watchers: groups::Watchers,
     signalled: Arc<Signalled>,
     asks: Receiver<Ask>,
+    /// Requests for the audit log.
+    noted: Receiver<Audited>,
+    events: Arc<EventLog>,
+    audit: Audit,
+    /// The file of a control node, whose operators are read again on SIGHUP.
+    file: Option<(PathBuf, Access, SocketAddr)>,
     /// The threads that wait for the outcome of an order.
-    orders: BTreeMap<OrderId, SyncSender<Result<Version, ApplyFault>>>,
+    orders: BTreeMap<OrderId, Tell>,
     next_order: u64,
+    /// The requests that members are answering.
+    passing: Passing,
     look_at: Time,
     tls: Option<BusTls>,
-    id: keyway_bus::NodeId,
+    id: NodeId,
     elections: u64,
     faults: u64,
+    /// Rollouts that went on, and those that went back.
+    rollouts: [u64; 2],
+    /// Fail-overs that this node has begun: by itself, and by hand.
+    failovers: [u64; 2],
     failures: Failures,
     repeats: Repeats,
     metrics: Arc<BusMetrics>,
     state: Arc<admin::State>,
-    /// The admin listener ends with the node.
-    _admin: AdminHandle,
+    /// The admin listener ends with the node. That of a process that serves outlives it.
+    _admin: Option<AdminHandle>,
+}
+
+/// The parts of a node that its file, or that of a process that serves, decides.
+struct Parts {
+    cluster: String,
+    id: NodeId,
+    engine: Engine,
+    /// The coordinator, for people.
+    shown: String,
+    lease: Duration,
+    tls: Option<BusTls>,
+    /// The address of the admin listener, for other control nodes to name.
+    admin: String,
+}
+
+/// Listens on the bus, as nobody's root yet.
+fn listen(mut settings: Settings, channels: DriverSettings) -> std::io::Result<Driver> {
+    (settings.place, settings.incarnation) = (here(), incarnation());
+    let mut driver = Driver::new(settings, channels)?;
+    // Nobody is known to lead yet.
+    driver.node().set_upstreams(Vec::new(), true, clock());
+    Ok(driver)
+}
+
+/// Returns the error of an address on which the system refuses to listen.
+fn not_listening(error: &std::io::Error) -> anyhow::Error {
+    match error.kind() {
+        ErrorKind::AddrInUse => {
+            anyhow::anyhow!("cannot listen at {error}: another process does")
+        }
+        _ => anyhow::anyhow!("cannot listen at {error}"),
+    }
+}
+
+/// Returns the metrics of the bus of a node that starts now.
+fn bus_metrics() -> Arc<BusMetrics> {
+    let start_micros = crate::serve::wall_clock().unix_micros;
+    Arc::new(BusMetrics::new(env!("CARGO_PKG_VERSION"), start_micros))
+}
+
+/// Starts the node of a control node's file.
+fn start(file: &Path, config: &ControlNodeConfig) -> Result<Running> {
+    let audit_file = config.audit_file.as_deref().map(AuditFile::open).transpose()?;
+    crate::events::want();
+    let tls = config.bus.tls.as_ref().map(|tls| tls.loaded.clone());
+    let channels = DriverSettings { share_with: config.bus.share_with.clone(), tls };
+    let driver = listen(config.bus.settings.clone(), channels).map_err(|it| not_listening(&it))?;
+    let (asking, desk) = Asking::new(bus_metrics());
+    asking.set_waker(driver.waker());
+    let access = access(config);
+    // The configuration was loaded with its files.
+    let admin_tls = config.admin_tls.as_ref().and_then(|tls| tls.loaded.clone());
+    let options = AdminOptions { access: access.clone(), tls: admin_tls, ..Default::default() };
+    let admin = Admin::start_with(options, &config.admin.to_string(), Arc::new(asking))
+        .map_err(|error| anyhow::anyhow!("{error}"))?;
+    let parts = Parts {
+        cluster: config.cluster.clone(),
+        id: config.bus.settings.id,
+        engine: engine::engine(config)?,
+        shown: engine::shown(config),
+        lease: config.lease,
+        tls: config.bus.tls.clone(),
+        admin: admin.local_addr().to_string(),
+    };
+    let signalled = watch_signals(&driver)?;
+    let mut running = Running::new(driver, parts, (desk, audit_file), signalled)?;
+    running._admin = Some(admin);
+    running.file = Some((file.to_owned(), access, config.admin));
+    Ok(running)
+}
+
+/// Returns the access settings of the admin listener.
+fn access(config: &ControlNodeConfig) -> Access {
+    let access = Access::default();
+    crate::operators::admit(&access, config.admin_token.as_ref(), &config.operators);
+    let clients = config.admin_tls.as_ref().map(|tls| &tls.settings.clients);
+    match clients {
+        Some(ClientCertificates::Required(_)) => access.with_certificates(),
+        _ => access,
+    }
+}
+
+fn unix_seconds() -> u64 {
+    crate::serve::wall_clock().unix_micros / 1_000_000
 }
 
 impl Running {
-    fn start(config: &ControlNodeConfig) -> Result<Running> {
-        let mut settings = config.bus.settings.clone();
-        (settings.place, settings.incarnation) = (here(), incarnation());
-        let tls = config.bus.tls.as_ref().map(|tls| tls.loaded.clone());
-        let share_with = config.bus.share_with.clone();
-        let mut driver = Driver::new(settings, DriverSettings { share_with, tls }).map_err(
-            |error| match error.kind() {
-                ErrorKind::AddrInUse => {
-                    anyhow::anyhow!("cannot listen at {error}: another process does")
-                }
-                _ => anyhow::anyhow!("cannot listen at {error}"),
-            },
-        )?;
-        // Nobody is known to lead yet.
-        driver.node().set_upstreams(Vec::new(), true, clock());
-        let start_micros = crate::serve::wall_clock().unix_micros;
-        let metrics = Arc::new(BusMetrics::new(env!("CARGO_PKG_VERSION"), start_micros));
-        let (asking, asks, state) = Asking::new(Arc::clone(&metrics), driver.waker());
-        let token = config.admin_token.as_ref().map(|token| token.expose());
-        let options = AdminOptions { access: Access::new(token), ..AdminOptions::default() };
-        let admin = Admin::start_with(options, &config.admin.to_string(), Arc::new(asking))
-            .map_err(|error| anyhow::anyhow!("{error}"))?;
+    fn new(
+        driver: Driver,
+        parts: Parts,
+        (desk, audit_file): (Desk, Option<AuditFile>),
+        signalled: Arc<Signalled>,
+    ) -> Result<Running> {
         let waker = driver.waker();
         let wake = move || {
             let _ = rustix::io::write(&*waker, &1u64.to_ne_bytes());
         };
-        let seat = Seat::start(engine::engine(config)?, config.lease, wake)
-            .context("cannot start a thread")?;
+        let seat = Seat::start(parts.engine, parts.lease, wake).context("cannot start a thread")?;
+        // Nobody else reaches an address within this process.
+        let urls = driver.urls().into_iter().filter(|url| !matches!(url, Url::Mem(_)));
         let me = Identity {
-            cluster: config.cluster.clone(),
-            node: config.bus.settings.id,
-            urls: driver.urls().iter().map(ToString::to_string).collect(),
-            admin: Some(admin.local_addr().to_string()),
+            cluster: parts.cluster,
+            node: parts.id,
+            urls: urls.map(|url| url.to_string()).collect(),
+            admin: Some(parts.admin),
         };
         tracing::info!(
-            cluster = config.cluster,
-            coordinator = engine::shown(config),
+            cluster = me.cluster,
+            coordinator = parts.shown,
             bus = me.urls.join(" "),
-            admin = %admin.local_addr(),
+            admin = me.admin,
             "control node {} runs",
             me.node
         );
+        let Desk { asks, noted, state, metrics, events } = desk;
         Ok(Running {
-            signalled: watch_signals(&driver)?,
+            signalled,
             leader: Leader::new(me),
             seat,
+            watchers: groups::Watchers::new(driver.waker()),
             asks,
+            noted,
+            events,
+            audit: Audit::new(audit_file),
+            file: None,
             orders: BTreeMap::new(),
             next_order: 0,
+            passing: Passing::default(),
             look_at: clock(),
-            tls: config.bus.tls.clone(),
-            id: config.bus.settings.id,
+            tls: parts.tls,
+            id: parts.id,
             elections: 0,
             faults: 0,
+            rollouts: [0; 2],
+            failovers: [0; 2],
             failures: Failures::default(),
             repeats: Repeats::default(),
             metrics,
             state,
             driver,
-            _admin: admin,
+            _admin: None,
         })
     }
 
-    fn run(mut self) -> Result<ExitCode> {
+    fn run(mut self) -> Result<()> {
         loop {
-            let due = self.leader.poll_deadline().map_or(TURN, |at| at.since(clock()));
+            let now = clock();
+            let next = self.leader.poll_deadline(now);
+            let due = next.map_or(TURN, |at| at.since(now));
             self.driver.turn(due.min(LOOK_EVERY))?;
             self.take_events();
             while let Some(told) = self.seat.poll() {
                 self.on_told(told);
             }
+            while let Some(told) = self.watchers.poll() {
+                self.on_watched(told);
+            }
             while let Ok(ask) = self.asks.try_recv() {
                 self.on_ask(ask);
             }
             let now = clock();
-            if self.leader.poll_deadline().is_some_and(|at| at <= now) {
+            self.leader.set_wall_clock(unix_seconds());
+            self.take_noted(now);
+            if next.is_some_and(|at| at <= now) {
                 self.leader.handle_timeout(now);
             }
             self.look(now);
+            self.watch_groups(now);
             self.carry_out();
             // ORDER: the flags themselves are the only data
             if self.signalled.is_to_reread.swap(false, Ordering::Relaxed) {
                 self.reread_certificates();
+                self.reread_operators();
             }
             if self.signalled.is_over.load(Ordering::Relaxed) {
                 return self.leave();
@@ -193,16 +316,16 @@ impl Running {
     }
 
     /// Ends in order: first the session, so that another node leads at once.
-    fn leave(mut self) -> Result<ExitCode> {
+    fn leave(mut self) -> Result<()> {
         tracing::info!("leaving: the session ends, and another control node leads");
         self.state.set_leaving();
+        self.watchers.clear();
         self.seat.end();
         self.driver.node().leave(clock());
         loop {
             while let Some(event) = self.driver.poll_event() {
                 if event == Event::Gone {
-                    tracing::info!("stopped");
-                    return Ok(ExitCode::SUCCESS);
+                    return Ok(());
                 }
             }
             self.driver.turn(TURN)?;
@@ -213,8 +336,18 @@ impl Running {
         let now = clock();
         match told {
             Told::Session(session) => self.leader.handle_session(session, now),
-            Told::Listed(revision, facts) => self.leader.handle_listed(revision, facts, now),
-            Told::Changed(revision, changes) => self.leader.handle_changes(revision, changes, now),
+            Told::Listed(revision, facts) => {
+                self.leader.handle_listed(revision, facts, now);
+                self.follow_audit();
+                self.take_own_events();
+            }
+            Told::Changed(revision, changes) => {
+                let is_audited = changes.iter().any(|change| change.key.starts_with("audit"));
+                self.leader.handle_changes(revision, changes, now);
+                if is_audited {
+                    self.follow_audit();
+                }
+            }
             Told::Written(ticket, written) => self.leader.handle_written(ticket, written, now),
             Told::Fault { what, is_final } => {
                 self.faults += 1;
@@ -244,15 +377,31 @@ impl Running {
                 LeaderAction::Follow(leader) => self.follow(&leader, now),
                 LeaderAction::Adrift => self.driver.node().set_upstreams(Vec::new(), true, now),
                 LeaderAction::Publish(published) => {
-                    let Version { epoch, revision: version } = published.document.version;
+                    let Version { epoch, revision: version } = published.stamp();
                     let stamp = Stamp { epoch, version };
                     let body = published.encode();
                     if let Err(fault) = self.driver.node().publish(TOPIC, stamp, body) {
                         tracing::error!(
                             "document {} is not published: {fault}; nodes of the bus have a later \
                              one: the coordinator went back, as after a restored backup",
-                            published.document.version
+                            published.stamp()
                         );
+                    }
+                }
+                LeaderAction::PublishGroups(published) => {
+                    let Version { epoch, revision: version } = published.version;
+                    let body = published.encode();
+                    let published =
+                        self.driver.node().publish(GROUPS_TOPIC, Stamp { epoch, version }, body);
+                    if let Err(fault) = published {
+                        tracing::error!("the decided primaries are not published: {fault}");
+                    }
+                }
+                LeaderAction::Command(order) => {
+                    let (pool, number) = (order.pool.clone(), order.number);
+                    if !self.watchers.order(order) {
+                        let why = "no thread watches the servers".to_owned();
+                        self.leader.commanded((&pool, number), Err(why), now);
                     }
                 }
                 LeaderAction::Answer(order, outcome) => {
@@ -266,18 +415,103 @@ impl Running {
         while let Some(said) = self.leader.poll_note() {
             self.log(&said);
         }
+        while let Some((from, event)) = self.leader.poll_event() {
+            self.events.take(&from.to_string(), event, unix_seconds());
+        }
         self.state.set_leader(self.leader.has_leader());
     }
 
+    fn follow_audit(&mut self) {
+        let node = self.id.to_string();
+        self.audit.follow(&self.leader, (&node, unix_seconds()), &self.events);
+    }
+
+    /// Takes the events of this process. In a process that serves, its member has them.
+    fn take_own_events(&mut self) {
+        if self.file.is_some() {
+            let node = self.id.to_string();
+            for event in crate::events::take() {
+                self.events.take(&node, event, unix_seconds());
+            }
+        }
+    }
+
+    /// Takes requests of the admin listener that get an entry of the audit log of their own.
+    fn take_noted(&mut self, now: Time) {
+        self.leader.note_unlisted(self.state.take_unlisted());
+        while let Ok(request) = self.noted.try_recv() {
+            match request {
+                Audited::Refused(request) => self.leader.note_refused(request, now),
+                Audited::Passed(request) => self.leader.note_passed(request, now),
+            }
+        }
+    }
+
     fn log(&mut self, said: &Note) {
+        if let Note::RolloutEnded(_, outcome, ..) = said {
+            let [went_on, went_back] = &mut self.rollouts;
+            *(if *outcome == Outcome::WentOn { went_on } else { went_back }) += 1;
+        }
+        match said {
+            Note::FailoverBegun { .. } => self.failovers[0] += 1,
+            Note::SwitchBegun { .. } => self.failovers[1] += 1,
+            _ => {}
+        }
         let what = said.to_string();
+        if let Note::NotCommanded(pool, _) = said
+            && !self.repeats.is_news(pool, &what, clock())
+        {
+            return;
+        }
         if matches!(said, Note::Fault(_)) && !self.repeats.is_news("coordinator", &what, clock()) {
             return;
         }
+        let member = said.node().unwrap_or(self.id).to_string();
+        let event = FleetEvent::new(unix_seconds(), said.kind(), said.severity(), &what);
+        let event = match said.pool() {
+            Some(pool) => event.of_pool(pool, None),
+            None => event,
+        };
+        self.events.take(&member, event, unix_seconds());
         match said.is_warning() {
             true => tracing::warn!("{what}"),
             false => tracing::info!("{what}"),
         }
+    }
+
+    /// Watches the groups of the current document while this node leads.
+    fn watch_groups(&mut self, now: Time) {
+        let Some(of) = self.leader.leads_document() else { return self.watchers.clear() };
+        if !self.watchers.is_other(of) {
+            return;
+        }
+        let document = self.leader.document();
+        let is_there = document.is_some() || self.leader.revision() == 0;
+        let text = document.map_or_else(|| "".into(), |document| document.text);
+        let (watched, faults) = groups::of_document(&text);
+        let Some(watched) = watched.filter(|_| is_there) else {
+            // Without its groups nothing is decided, and what was decided stays.
+            if self.repeats.is_news("groups", "unreadable", now) {
+                tracing::error!("the groups of the document are not watched: it cannot be read");
+            }
+            return;
+        };
+        for fault in faults {
+            tracing::error!("a password or certificate of a group is not read: {fault}");
+        }
+        self.watchers.follow(of, &watched);
+        self.leader.set_groups(watched.into_iter().map(|one| one.settings).collect(), now);
+    }
+
+    fn on_watched(&mut self, told: groups::Told) {
+        let now = clock();
+        match told {
+            groups::Told::Seen(seen) => self.leader.probed(seen, now),
+            groups::Told::Done { pool, number, outcome } => {
+                self.leader.commanded((&pool, number), outcome, now);
+            }
+        }
+        self.carry_out();
     }
 
     /// Goes below the leader on the bus, so that members that are below this node reach it.
@@ -293,6 +527,8 @@ impl Running {
             return;
         }
         self.look_at = now + LOOK_EVERY;
+        self.take_own_events();
+        self.follow_audit();
         if let Some(Stamp { epoch, version: revision }) = self.driver.node().latest_below(TOPIC) {
             self.leader.handle_latest_below(Version { epoch, revision });
         }
@@ -318,7 +554,10 @@ impl Running {
         match event {
             Event::Message { from, body, .. } => self.leader.handle_report(from, &body, now),
             Event::Joined(id) => self.leader.handle_joined(id),
-            Event::Left(id) => self.leader.handle_left(id, now),
+            Event::Left(id) => {
+                self.leader.handle_left(id, now);
+                self.passing.on_left(id);
+            }
             // It is for the nodes below; this one needs it only to pass it on.
             Event::Push { topic, epoch, version, .. } => {
                 self.driver.node().applied(&topic, Stamp { epoch, version }, true, now);
@@ -328,7 +567,13 @@ impl Running {
                 let _ = self.driver.node().reply(from, seq, 1, &why, now);
             }
             Event::PeerDown { reason, .. } => note(&mut self.failures.lost, reason),
-            Event::Failed { reason, .. } => note(&mut self.failures.messages, reason),
+            Event::Result { seq, status, items, .. } => {
+                self.passing.on_result(seq, status, items);
+            }
+            Event::Failed { seq, reason, maybe, .. } => {
+                note(&mut self.failures.messages, reason);
+                self.passing.on_failed(seq, reason, maybe);
+            }
             Event::Unreached { at, reason, .. } => {
                 let why = reason.to_string();
                 if self.repeats.is_news(&at.to_string(), &why, now) {
@@ -354,7 +599,18 @@ impl Running {
         match question {
             Question::Metrics => {
                 let view = self.leader.view(clock());
-                let fleet = show::figures(&view, self.elections, self.faults);
+                let fleet = show::figures(&view, (self.elections, self.faults), self.rollouts);
+                let (audit_entry, audit_is_tampered) = self.audit.figures();
+                let (events_kept, events_dropped) = self.events.counts();
+                let fleet = keyway_metrics::FleetFigures {
+                    groups: show::group_figures(&self.leader.group_views(clock())),
+                    failovers: self.failovers,
+                    audit_entry,
+                    audit_is_tampered,
+                    events_kept,
+                    events_dropped,
+                    ..fleet
+                };
                 let bus = figures(self.driver.node(), &self.failures);
                 let _ = tell.try_send(admin::Answer::Metrics(Box::new(bus), Box::new(fleet)));
             }
@@ -366,14 +622,89 @@ impl Running {
                 let documents = self.leader.documents();
                 let _ = tell.try_send(admin::Answer::Documents(documents));
             }
+            Question::Rollout => {
+                let view = self.leader.view(clock()).rollout;
+                let status = view.map(|view| Box::new(show::rollout(&view)));
+                let _ = tell.try_send(admin::Answer::Rollout(status));
+            }
+            Question::Groups => {
+                let views = self.leader.group_views(clock());
+                let _ = tell.try_send(admin::Answer::Groups(views));
+            }
+            Question::Failover(mut order, outcome) => {
+                order.id = self.number(outcome);
+                self.leader.failover(order, clock());
+            }
+            Question::Audit => {
+                let log = Box::new(self.leader.audit());
+                let _ = tell.try_send(admin::Answer::Audit(log));
+            }
             Question::Apply(mut order, outcome) => {
-                self.next_order += 1;
-                order.id = OrderId(self.next_order);
-                self.orders.insert(order.id, outcome);
+                order.id = self.number(outcome);
                 self.leader.apply(order, clock());
+            }
+            Question::Steer(mut order, outcome) => {
+                order.id = self.number(outcome);
+                self.leader.steer(order, clock());
+            }
+            Question::Pass(selection, request, answers) => {
+                let outcome = self.pass_on(&selection, &request, answers);
+                let _ = tell.try_send(admin::Answer::Passed(outcome));
             }
         }
         self.carry_out();
+    }
+
+    /// Asks members. Each of them obeys the leader alone.
+    fn pass_on(
+        &mut self,
+        selection: &Selection,
+        request: &PassedRequest,
+        tell: passing::Tell,
+    ) -> Result<(), ApplyRefusal> {
+        let now = clock();
+        let view = self.leader.view(now);
+        if !self.leader.leads() {
+            let fault = ApplyFault::NotLeading(view.leader.map(|leader| leader.fact));
+            return Err(ApplyRefusal::Unavailable(fault.to_string()));
+        }
+        let targets =
+            passing::targets(&view, selection).map_err(|what| ApplyRefusal::Invalid(vec![what]))?;
+        let (words, within) = (request.encode(), passing::within(request));
+        let node = self.driver.node();
+        self.passing.begin(&targets, tell, |id| {
+            node.command(id, &words, within, now).map_err(|fault| fault.to_string())
+        });
+        Ok(())
+    }
+
+    /// Numbers an order, whose outcome goes there.
+    fn number(&mut self, outcome: Tell) -> OrderId {
+        self.next_order += 1;
+        let id = OrderId(self.next_order);
+        self.orders.insert(id, outcome);
+        id
+    }
+
+    /// Reads the operators of the file again. Requests from now on are those of the new ones.
+    fn reread_operators(&self) {
+        let Some((file, access, admin)) = &self.file else { return };
+        match ControlNodeConfig::load(file) {
+            Ok(config) if config.admin != *admin => {
+                tracing::error!(
+                    "operators not read again: admin is another address in the file, and {admin} is \
+                     listened at until a restart"
+                );
+            }
+            Ok(config) => {
+                crate::operators::admit(access, config.admin_token.as_ref(), &config.operators);
+                tracing::info!(operators = config.operators.len(), "operators read again");
+            }
+            Err(errors) => {
+                errors.iter().for_each(|error| tracing::error!("{error}"));
+                tracing::error!("operators not read again: those of before are used");
+            }
+        }
     }
 
     /// Reads the certificate files again. New connections use what is in them.

@@ -124,8 +124,23 @@ impl Client {
         path: &str,
         body: Option<&Value>,
     ) -> Result<Answer, Unreachable> {
+        let time = if method == "GET" { EXCHANGE_TIME } else { CHANGE_TIME };
+        self.ask_within(time, (method, path), body)
+    }
+
+    /// Sends a request without a body whose answer may wait for something.
+    pub fn ask_long(&self, method: &str, path: &str) -> Result<Answer, Unreachable> {
+        self.ask_within(CHANGE_TIME, (method, path), None)
+    }
+
+    fn ask_within(
+        &self,
+        time: Duration,
+        (method, path): (&str, &str),
+        body: Option<&Value>,
+    ) -> Result<Answer, Unreachable> {
         let request = self.request(method, path, body);
-        let deadline = now() + if method == "GET" { EXCHANGE_TIME } else { CHANGE_TIME };
+        let deadline = now() + time;
         let exchanged = self.exchange(request.as_bytes(), deadline);
         let reply = exchanged.map_err(|why| match why {
             Why::Connect(_) | Why::Certificate(_) => self.no_answer(&why),
@@ -134,7 +149,7 @@ impl Client {
         let about_token = match &self.token {
             Some(_) => {
                 "the token is wrong: --token-file, or KEYWAY_ADMIN_TOKEN, is to have that of the \
-                 listener (admin_token_file or admin_token_env)"
+                 listener (admin_token_file or admin_token_env) or of an [[operator]]"
             }
             None => {
                 "the admin listener asks for a token: give --token-file FILE, or set \

@@ -1,8 +1,11 @@
 //! `keyway ctl`: an operator's requests to a running Keyway, by its admin API.
 
+mod audit;
 mod client;
 mod fleet;
+mod groups;
 mod health;
+mod members;
 mod show;
 mod upgrade;
 
@@ -10,6 +13,7 @@ use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
 use client::{Answer, Client, Unreachable};
 use keyway_tls::ClientTls;
+use members::MembersOf;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -28,6 +32,7 @@ Examples:
   keyway ctl eject sessions 127.0.0.1:7002  takes it out of use until it is restored
   keyway ctl config                         the settings that the process runs with
   keyway ctl --config keyway.toml health    for what watches a process: needs no token
+  keyway ctl --zone 1 slow-log              of a control node: of all its members in zone 1
   keyway ctl --admin https://127.0.0.1:9380 --ca-file ca.pem --token-file token status
 ")]
 pub struct Ctl {
@@ -36,6 +41,8 @@ pub struct Ctl {
     /// Print the reply as it came, in JSON.
     #[arg(long, global = true)]
     json: bool,
+    #[command(flatten)]
+    members: MembersOf,
     #[command(subcommand)]
     what: What,
 }
@@ -172,6 +179,12 @@ enum What {
     Upgrade,
     /// Of a control node: who leads, and every member with its version and state.
     Fleet,
+    /// The addresses at which clients find a pool; a control node knows them.
+    Proxies {
+        /// Only those of this pool.
+        #[arg(long, value_name = "NAME")]
+        pool: Option<String>,
+    },
     /// Of a control node: the documents that are kept, the latest first.
     Documents {
         /// Print the document of this revision, and nothing else.
@@ -190,12 +203,89 @@ enum What {
         /// Print what would change and the current revision, and store nothing.
         #[arg(long)]
         dry_run: bool,
+        #[command(flatten)]
+        rollout: RolloutOf,
     },
+    /// Of a control node: the differences between two documents, each a revision or a file. Without
+    /// TO it is the latest one. Without both they are the latest two.
+    Diff {
+        #[arg(value_name = "FROM")]
+        from: Option<fleet::Side>,
+        #[arg(value_name = "TO")]
+        to: Option<fleet::Side>,
+    },
+    /// Of a control node: the documents that are kept, the latest first, each with what it changed.
+    History,
+    /// Have the control node that leads store the document of an earlier revision again.
+    Rollback {
+        /// The revision.
+        revision: u64,
+        /// The revision that you have seen: refused if another one is current.
+        #[arg(long, value_name = "REVISION", required_unless_present = "dry_run")]
+        base: Option<u64>,
+        /// Print what would change and the current revision, and store nothing.
+        #[arg(long)]
+        dry_run: bool,
+        #[command(flatten)]
+        rollout: RolloutOf,
+    },
+    /// Of a control node: the rollout that is going on, or what it is to do.
+    Rollout {
+        #[arg(value_enum, default_value = "status")]
+        action: RolloutWord,
+    },
+    /// The groups of servers, each with its primary and replicas; a control node knows them.
+    Groups,
+    /// Have a replica of a group become the primary, without a failed request.
+    Failover {
+        /// The pool.
+        pool: String,
+        /// The replica; the one with most data without it.
+        #[arg(long, value_name = "HOST:PORT")]
+        to: Option<String>,
+    },
+    /// The audit log of a control plane, which has an entry for each change of the fleet.
+    Audit(audit::AuditOf),
+    /// Events over the fleet, as far as the control node that is asked knows them.
+    Events(audit::EventsOf),
     /// End the script or function that runs on the embedded store of a pool.
     KillScript {
         /// The pool.
         pool: String,
     },
+}
+
+/// The way in which members get a document.
+#[derive(Debug, Args)]
+struct RolloutOf {
+    /// Have a share of the members, such as 10%, serve by it first. It goes on to all, or back, by
+    /// their errors and p99: see `keyway ctl rollout`.
+    #[arg(long, value_name = "PERCENT", value_parser = fleet::share)]
+    share: Option<u8>,
+    /// How long these are watched, such as 90s, 5m or 1h; 2m without it.
+    #[arg(long, value_name = "TIME", value_parser = fleet::watch, requires = "share")]
+    watch: Option<std::time::Duration>,
+}
+
+impl RolloutOf {
+    fn storing(&self, base: Option<u64>, dry_run: bool) -> fleet::Storing {
+        fleet::Storing { base, dry_run, share: self.share, watch: self.watch }
+    }
+}
+
+/// What is asked of a rollout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum RolloutWord {
+    /// Print it, and change nothing.
+    Status,
+    /// Decide nothing until it is resumed.
+    Pause,
+    /// Watch anew.
+    Resume,
+    /// Go back now.
+    Abort,
+    /// Go on to all members now.
+    Finish,
 }
 
 #[derive(Debug, Args)]
@@ -224,17 +314,37 @@ pub fn run(ctl: &Ctl) -> Result<ExitCode> {
         Ok(client) => client,
         Err(what) => return Ok(fail(&what, 2)),
     };
-    if matches!(ctl.what, What::Upgrade) {
+    if matches!(ctl.what, What::Upgrade) && !ctl.members.is_given() {
         return Ok(upgrade::run(ctl, &client));
     }
+    match &ctl.what {
+        What::Audit(of) => return Ok(audit::audit(ctl, &client, of)),
+        What::Events(of) => return Ok(audit::events(ctl, &client, of)),
+        _ => {}
+    }
     let (method, path, body) = match &ctl.what {
-        What::Apply { file, base, dry_run } => match fleet::order(file, *base, *dry_run) {
-            Ok(body) => ("POST", "/v1/fleet/document".to_owned(), Some(body)),
-            Err(what) => return Ok(fail(&what, 2)),
-        },
+        What::Apply { file, base, dry_run, rollout } => {
+            match rollout.storing(*base, *dry_run).of_file(file) {
+                Ok(body) => ("POST", "/v1/fleet/document".to_owned(), Some(body)),
+                Err(what) => return Ok(fail(&what, 2)),
+            }
+        }
         what => request(what),
     };
-    match client.ask(method, &path, body.as_ref()) {
+    let path = match ctl.members.is_given() {
+        true => match ctl.members.path(&path) {
+            Ok(path) => path,
+            Err(what) => return Ok(fail(&what, 2)),
+        },
+        false => path,
+    };
+    let ask = |path: &str| client.ask(method, path, body.as_ref());
+    let answer = ask(&path).and_then(|answer| match members::instead(&path, &answer.body) {
+        // A control node answers for its members.
+        Some(instead) if answer.status == 404 => ask(&instead),
+        _ => Ok(answer),
+    });
+    match answer {
         Ok(answer) => Ok(tell(ctl, &answer)),
         Err(Unreachable(what)) => Ok(fail(&what, UNREACHABLE)),
     }
@@ -279,8 +389,27 @@ fn request(what: &What) -> (&'static str, String, Option<Value>) {
             ("PUT", "/v1/log-level".to_owned(), Some(json!({"level": level})))
         }
         What::Fleet => get("/v1/fleet"),
-        What::Documents { .. } => get("/v1/fleet/documents"),
+        What::Proxies { pool: None } => get("/v1/fleet/proxies"),
+        What::Proxies { pool: Some(pool) } => {
+            get(&format!("/v1/fleet/proxies?pool={}", encoded(pool)))
+        }
+        What::Documents { .. } | What::Diff { .. } | What::History => get("/v1/fleet/documents"),
+        What::Rollback { revision, base, dry_run, rollout } => {
+            let order = rollout.storing(*base, *dry_run).of_revision(*revision);
+            post("/v1/fleet/document", Some(order))
+        }
+        What::Groups => get("/v1/fleet/groups"),
+        What::Failover { pool, to } => {
+            post("/v1/fleet/groups/failover", Some(json!({"pool": pool, "to": to})))
+        }
+        What::Rollout { action: RolloutWord::Status } => get("/v1/fleet/rollout"),
+        What::Rollout { action } => {
+            let action = format!("{action:?}").to_lowercase();
+            post("/v1/fleet/rollout", Some(json!({"action": action})))
+        }
         What::Apply { .. } => post("/v1/fleet/document", None),
+        What::Audit(_) => get("/v1/fleet/audit"),
+        What::Events(_) => get("/v1/fleet/events"),
         What::Reload => post("/v1/reload", None),
         What::Upgrade => post("/v1/upgrade", None),
         What::KillScript { pool } => post("/v1/scripts/kill", Some(json!({"pool": pool}))),
@@ -313,7 +442,10 @@ fn tell(ctl: &Ctl, answer: &Answer) -> ExitCode {
     let printed = if ctl.json {
         print(&answer.text)
     } else if is_done || is_health {
-        print(&shown(&ctl.what, &answer.body))
+        match shown(&ctl.what, &answer.body) {
+            Ok(text) => print(&text),
+            Err(what) => Err(fail(&what, REFUSED)),
+        }
     } else {
         let detail = answer.body["detail"].as_str();
         let words = answer.about_token.or(detail).unwrap_or_default();
@@ -336,11 +468,24 @@ fn tell(ctl: &Ctl, answer: &Answer) -> ExitCode {
     if let Err(status) = printed {
         return status;
     }
-    if is_done { ExitCode::SUCCESS } else { ExitCode::from(REFUSED) }
+    for line in members::missing(&answer.body).iter().filter(|_| !ctl.json) {
+        eprintln!("keyway ctl: {line}");
+    }
+    let has_failed = answer.body["failed"].as_u64().is_some_and(|failed| failed > 0);
+    if is_done && !has_failed { ExitCode::SUCCESS } else { ExitCode::from(REFUSED) }
 }
 
-fn shown(what: &What, body: &Value) -> String {
-    match what {
+/// Returns the answer for people.
+///
+/// # Errors
+/// Returns what the answer lacks.
+fn shown(what: &What, body: &Value) -> Result<String, String> {
+    if members::is_of_several(body)
+        && let Some(text) = shown_of_several(what, body)
+    {
+        return Ok(text);
+    }
+    Ok(match what {
         What::Status => show::fields(body),
         What::Health => show::text(&body["status"]) + "\n",
         What::Ready => show::ready(body),
@@ -357,10 +502,30 @@ fn shown(what: &What, body: &Value) -> String {
         What::Config => show::config(body),
         What::LogLevel { .. } => show::text(&body["level"]) + "\n",
         What::Fleet => fleet::fleet(body),
-        What::Documents { revision } => fleet::documents(body, *revision),
-        What::Apply { .. } => fleet::applied(body),
+        What::Proxies { .. } => show::proxies(body),
+        What::Documents { revision } => fleet::documents(body, *revision)?,
+        What::Diff { from, to } => fleet::diff(body, from.as_ref(), to.as_ref())?,
+        What::History => fleet::history(body),
+        What::Apply { rollout, .. } | What::Rollback { rollout, .. } => {
+            fleet::applied(body, rollout.share.is_some())
+        }
+        What::Rollout { .. } => fleet::rollout(body),
+        What::Groups => groups::all(body),
+        What::Failover { pool, .. } => groups::failed_over(body, pool),
+        What::Audit(_) => audit::entries(body),
+        What::Events(_) => audit::lines(body),
         What::Reload => show::reloaded(body),
         What::Upgrade => upgrade::serves(body),
+    })
+}
+
+/// Returns the answer of several members for people, where it has another form than that of one.
+fn shown_of_several(what: &What, body: &Value) -> Option<String> {
+    match what {
+        What::Status => Some(members::status(body)),
+        What::Config => Some(members::configs(body)),
+        _ if body["failed"].is_u64() => Some(members::changed(body)),
+        _ => None,
     }
 }
 

@@ -73,9 +73,21 @@ pub fn servers(body: &Value) -> String {
     let servers = list(&body["servers"]);
     let has_role = servers.iter().any(|server| server["role"].is_string());
     let status = ROLE_FIELDS.iter().filter(|_| has_role);
-    let fields: Vec<&str> = FIELDS.iter().chain(status).copied().collect();
+    // Several members may see a server differently.
+    let is_mixed = servers.iter().any(|server| server["state"] == "mixed");
+    let states = ["states"].into_iter().filter(|_| is_mixed);
+    let fields: Vec<&str> = FIELDS.iter().chain(status).copied().chain(states).collect();
     let mut rows = vec![head(&fields)];
     rows.extend(servers.iter().map(|one| fields.iter().map(|name| text(&one[*name])).collect()));
+    table(rows)
+}
+
+/// Returns a line for each address at which clients find a pool.
+pub fn proxies(body: &Value) -> String {
+    const FIELDS: [&str; 5] = ["pool", "protocol", "address", "member", "zone"];
+    let mut rows = vec![head(&FIELDS)];
+    let row = |one: &Value| FIELDS.iter().map(|name| text(&one[*name])).collect();
+    rows.extend(list(&body["proxies"]).iter().map(row));
     table(rows)
 }
 
@@ -84,8 +96,9 @@ pub fn connections(body: &Value) -> String {
     const FIELDS: [&str; 8] =
         ["id", "address", "listener", "pool", "user", "name", "since", "worker"];
     let clients = list(&body["clients"]);
-    let mut rows = vec![head(&FIELDS)];
-    rows.extend(clients.iter().map(|one| FIELDS.iter().map(|name| text(&one[*name])).collect()));
+    let fields = with_member(&FIELDS, clients);
+    let mut rows = vec![head(&fields)];
+    rows.extend(clients.iter().map(|one| fields.iter().map(|name| text(&one[*name])).collect()));
     let mut shown = table(rows);
     let total = body["total"].as_u64().unwrap_or_default();
     if total > clients.len() as u64 {
@@ -108,15 +121,23 @@ pub fn slow_log(body: &Value) -> String {
         "total_us",
         "client",
     ];
-    let mut rows = vec![head(&FIELDS)];
+    let requests = list(&body["requests"]);
+    let fields = with_member(&FIELDS, requests);
+    let mut rows = vec![head(&fields)];
     rows[0].push("request".to_owned());
-    for request in list(&body["requests"]) {
-        let mut row: Vec<String> = FIELDS.iter().map(|name| text(&request[*name])).collect();
+    for request in requests {
+        let mut row: Vec<String> = fields.iter().map(|name| text(&request[*name])).collect();
         let words: Vec<String> = list(&request["arguments"]).iter().map(text).collect();
         row.push(words.join(" "));
         rows.push(row);
     }
     table(rows)
+}
+
+/// Returns the names of columns, that of the member first if objects are of several members.
+fn with_member<'n>(names: &[&'n str], of: &[Value]) -> Vec<&'n str> {
+    let has_member = of.iter().any(|one| one["member"].is_string());
+    ["member"].into_iter().filter(|_| has_member).chain(names.iter().copied()).collect()
 }
 
 /// Returns a line for each hot key, and below them one for each key with a large value.
@@ -161,16 +182,18 @@ pub fn reloaded(body: &Value) -> String {
     if changed.is_empty() { format!("nothing changed\n{warnings}") } else { changed + &warnings }
 }
 
-fn list(value: &Value) -> &[Value] {
+/// Returns the items of an array; none if it is none.
+pub fn list(value: &Value) -> &[Value] {
     value.as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-fn head(names: &[&str]) -> Vec<String> {
+/// Returns the first row of a table.
+pub fn head(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
 /// Formats rows with aligned columns.
-fn table(rows: Vec<Vec<String>>) -> String {
+pub fn table(rows: Vec<Vec<String>>) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let len = |row: &Vec<String>, column: usize| row.get(column).map_or(0, |it| it.chars().count());
     let widths: Vec<usize> =

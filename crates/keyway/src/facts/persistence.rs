@@ -6,12 +6,13 @@ use keyway_store::{Compaction, LogState, LogStatus, SnapshotStatus};
 /// The figures of a pool without a store. Nothing of it is ever loading, saved or failing.
 pub(super) fn nothing(fields: &mut Fields) {
     let status = SnapshotStatus { saved_millis: -1, ..SnapshotStatus::default() };
-    saved((&status, None), 0, 0, fields);
+    saved(&status, None, 0, 0, fields);
 }
 
 /// The figures of a store with so many changes since the start, at a second since the Unix epoch.
 pub(super) fn saved(
-    (status, log): (&SnapshotStatus, Option<&LogStatus>),
+    status: &SnapshotStatus,
+    log: Option<&LogStatus>,
     changes: u64,
     now: u64,
     fields: &mut Fields,

@@ -1,15 +1,22 @@
 //! The thread's loop: the bus, the machine, the file, and the orders to the main thread.
 
+use super::asked::{Answer, Desk};
+use super::expiry::Expiry;
+use super::measure::Base;
 use super::{Joining, Ordered, SharedAbout, is_passing, state_file};
 use crate::bus::{Repeats, incarnation};
+use crate::control_node::{ANSWERED, NOT_ANSWERED};
 use crate::reload::{Diff, Refusal, Wake};
 use anyhow::{Context, Result, bail};
 use keyway_base::Time;
 use keyway_bus::{Event, NodeId, SendOptions, Settings, Stamp, Tokens};
 use keyway_channel::{Driver, DriverSettings, clock, here};
-use keyway_config::{ControlConfig, read_token};
-use keyway_fleet::limits::{DOCUMENT_LEN_MAX, HEAD_LEN_MAX, REPORT_WITHIN};
-use keyway_fleet::{Document, Member, MemberAction, Published, TOPIC, Version};
+use keyway_config::ControlConfig;
+use keyway_control::{AdminState, PassedRequest};
+use keyway_fleet::limits::{PUBLISHED_LEN_MAX, REPORT_WITHIN};
+use keyway_fleet::{
+    Document, GROUPS_TOPIC, Member, MemberAction, Published, PublishedGroups, TOPIC, Version,
+};
 use keyway_tls::PeerTls;
 use rustix::fd::OwnedFd;
 use std::path::PathBuf;
@@ -21,8 +28,14 @@ use std::time::Duration;
 /// Longest turn: how late the control plane hears of other listeners after a reload.
 const TURN: Duration = Duration::from_secs(1);
 
+/// How often the member takes what its pools see of their servers.
+const OBSERVE_EVERY: Duration = Duration::from_millis(200);
+
 /// Time until a document is applied again that could not be at that moment, as during an upgrade.
 const APPLY_AGAIN: Duration = Duration::from_secs(1);
+
+/// Longest turn while the thread waits for an answer before it leaves.
+const ANSWER_TURN: Duration = Duration::from_millis(20);
 
 /// Time for leaving the bus at the end.
 const LEAVE_WITHIN: Duration = Duration::from_millis(500);
@@ -39,27 +52,27 @@ pub(super) struct Link {
     applied: (Sender<Outcome>, Receiver<Outcome>),
     /// The document that the main thread was told of, and when it is told again.
     applying: Option<(Document, Option<Time>)>,
+    /// The publication that came last: its stamp, and the version in it for this process.
+    latest: Option<(Stamp, Version)>,
+    measured: Base,
+    expiry: Expiry,
+    id: NodeId,
     /// The report whose acknowledgement is awaited.
     report: Option<u64>,
     upstream: Option<NodeId>,
     repeats: Repeats,
+    /// Requests of the leader for the admin listener.
+    desk: Desk,
 }
 
-fn settings(control: &ControlConfig) -> Result<Settings> {
+fn settings(control: &ControlConfig, tokens: Tokens) -> Result<Settings> {
     let mut settings = Settings::of(control.id);
     (settings.place, settings.incarnation) = (here(), incarnation());
     settings.upstreams = control.upstreams();
-    if let Some(file) = &control.token_file {
-        let named = || format!("token_file {} in [control]", file.display());
-        let token =
-            read_token(&file.to_string_lossy()).map_err(anyhow::Error::msg).with_context(named)?;
-        let mut tokens = Tokens::default();
-        tokens.add(&token).with_context(named)?;
-        settings.tokens = tokens;
-    }
+    settings.tokens = tokens;
     // A proxy takes documents and nothing else.
     settings.topics_max = 4;
-    settings.topics_len_max = 8 * (DOCUMENT_LEN_MAX + HEAD_LEN_MAX);
+    settings.topics_len_max = 8 * PUBLISHED_LEN_MAX;
     let faults = settings.faults();
     if !faults.is_empty() {
         bail!("[control]: {}", faults.join("; "));
@@ -67,12 +80,18 @@ fn settings(control: &ControlConfig) -> Result<Settings> {
     Ok(settings)
 }
 
-fn tls(control: &ControlConfig) -> Result<Option<PeerTls>> {
+/// Checks everything that an operator can get wrong, and starts nothing.
+pub(super) fn check(control: &ControlConfig, tokens: Tokens) -> Result<()> {
+    settings(control, tokens)?;
+    tls(control, |_| ()).map(drop)
+}
+
+fn tls(control: &ControlConfig, warn: impl Fn(&str)) -> Result<Option<PeerTls>> {
     let Some(files) = &control.tls else { return Ok(None) };
     match PeerTls::load(files, &keyway_config::read_file) {
         Ok(loaded) => {
             for fault in loaded.warnings {
-                tracing::warn!("tls in [control]: {}; {}", fault.what, fault.hint);
+                warn(&format!("tls in [control]: {}; {}", fault.what, fault.hint));
             }
             Ok(Some(loaded.tls))
         }
@@ -98,9 +117,9 @@ impl Start {
         let control = &joining.control;
         let (saved, begun) = (joining.saved.clone(), joining.begun.clone());
         Ok(Start {
-            settings: settings(control)?,
-            tls: tls(control)?,
-            member: Member::new(&control.cluster, about.get(), saved, begun),
+            settings: settings(control, joining.secret.tokens()?)?,
+            tls: tls(control, |fault| tracing::warn!("{fault}"))?,
+            member: Member::new((&control.cluster, control.id), about.get(), saved, begun),
             about,
             state_file: control.state_file.clone(),
             main,
@@ -109,9 +128,14 @@ impl Start {
 }
 
 impl Link {
-    pub fn new(start: Start) -> std::io::Result<Link> {
-        let Start { settings, tls, member, about, state_file, main } = start;
-        let driver = Driver::new(settings, DriverSettings { tls, ..DriverSettings::default() })?;
+    pub fn new(start: Start, state: Arc<dyn AdminState>) -> Result<Link> {
+        let Start { settings, tls, mut member, about, state_file, main } = start;
+        let id = settings.id;
+        member.set_process(settings.incarnation);
+        crate::events::want();
+        let driver = Driver::new(settings, DriverSettings { tls, ..DriverSettings::default() })
+            .context("no node of the bus")?;
+        let desk = Desk::start(state, driver.waker())?;
         Ok(Link {
             driver,
             member,
@@ -120,9 +144,14 @@ impl Link {
             main,
             applied: channel(),
             applying: None,
+            latest: None,
+            measured: Base::default(),
+            expiry: Expiry::default(),
+            id,
             report: None,
             upstream: None,
             repeats: Repeats::default(),
+            desk,
         })
     }
 
@@ -134,6 +163,7 @@ impl Link {
     pub fn run(mut self, is_over: &AtomicBool) {
         loop {
             if let Err(error) = self.turn() {
+                self.about.groups().release(true);
                 tracing::error!(
                     "control: the thread ends: {error}; this process serves on by what it has"
                 );
@@ -141,6 +171,7 @@ impl Link {
             }
             // ORDER: the flag itself is the only data
             if is_over.load(Ordering::Relaxed) {
+                self.about.groups().release(true);
                 return self.leave();
             }
         }
@@ -150,15 +181,20 @@ impl Link {
         let now = clock();
         let again = self.applying.as_ref().and_then(|(_, again)| *again);
         let due = self.member.poll_deadline().into_iter().chain(again).min();
-        self.driver.turn(due.map_or(TURN, |at| at.since(now)).min(TURN))?;
+        let longest = if self.about.groups().has_any() { OBSERVE_EVERY } else { TURN };
+        self.driver.turn(due.map_or(longest, |at| at.since(now)).min(longest))?;
         while let Some(event) = self.driver.poll_event() {
             self.on_event(event);
         }
         while let Ok(outcome) = self.applied.1.try_recv() {
             self.on_applied(outcome);
         }
+        self.answer();
         let now = clock();
         self.member.set_about(self.about.get(), now);
+        self.about.groups().release(false);
+        self.member.observe(self.about.groups().seen(), now);
+        self.take_events(now);
         if self.member.poll_deadline().is_some_and(|at| at <= now) {
             self.member.handle_timeout(now);
         }
@@ -171,8 +207,39 @@ impl Link {
         Ok(())
     }
 
+    /// Sends the answers that have come to the leader.
+    fn answer(&mut self) {
+        while let Some(Answer { to, seq, reply }) = self.desk.poll() {
+            // If it cannot be sent, the leader waits for no longer than it has said.
+            let _ = self.driver.node().reply(to, seq, ANSWERED, &reply.encode(), clock());
+        }
+    }
+
+    /// Takes what has happened in this process, for the leader.
+    fn take_events(&mut self, now: Time) {
+        let mut events = crate::events::take();
+        if self.expiry.is_due(now) {
+            let unix_seconds = crate::serve::wall_clock().unix_micros / 1_000_000;
+            events.extend(self.expiry.look(self.about.expiries(), unix_seconds));
+        }
+        for event in events {
+            self.member.note_event(event, now);
+        }
+    }
+
     fn leave(mut self) {
         let until = clock() + LEAVE_WITHIN;
+        // The end may be what a request has asked for, and its answer is about to come.
+        while self.desk.is_busy() && clock() < until {
+            if self.driver.turn(ANSWER_TURN).is_err() {
+                return;
+            }
+            self.answer();
+        }
+        // Queued answers go out first.
+        if self.driver.turn(Duration::ZERO).is_err() {
+            return;
+        }
         self.driver.node().leave(clock());
         while clock() < until {
             while let Some(event) = self.driver.poll_event() {
@@ -190,6 +257,9 @@ impl Link {
         let now = clock();
         match event {
             Event::Push { topic, body, .. } if topic == TOPIC => self.on_document(&body),
+            Event::Push { topic, epoch, version, body, .. } if topic == GROUPS_TOPIC => {
+                self.on_groups(Stamp { epoch, version }, &body);
+            }
             Event::Acked { seq } if self.report == Some(seq) => {
                 self.report = None;
                 self.member.handle_reported(true, now);
@@ -210,11 +280,39 @@ impl Link {
                 let version = Version { epoch, revision: version };
                 tracing::error!("control: there are two documents {version}; the first one counts");
             }
-            Event::Command { from, seq, .. } => {
-                let _ = self.driver.node().reply(from, seq, 1, &["a proxy has no commands"], now);
+            Event::Command { from, seq, args } => {
+                if let Err(why) = self.on_command(from, seq, args) {
+                    let _ = self.driver.node().reply(from, seq, NOT_ANSWERED, &[why], now);
+                }
             }
             _ => {}
         }
+    }
+
+    /// Has a request of the leader answered. Returns why it is not.
+    fn on_command(
+        &mut self,
+        from: NodeId,
+        seq: u64,
+        args: Vec<Vec<u8>>,
+    ) -> Result<(), &'static str> {
+        let request = PassedRequest::decode(args).ok_or("a proxy has no such command")?;
+        // Others on the bus have its token, too, and are not obeyed.
+        if self.member.leader() != Some(from) {
+            return Err("this process answers the leader alone, and has not heard of this one");
+        }
+        match self.desk.ask(from, seq, request) {
+            true => Ok(()),
+            false => Err("too many requests wait for an answer: try again"),
+        }
+    }
+
+    /// Tells the bus that this process has applied its part of a publication, or refused it.
+    fn tell_applied(&mut self, version: Version, is_good: bool) {
+        let own = Stamp { epoch: version.epoch, version: version.revision };
+        let is_latest = |latest: &(Stamp, Version)| latest.1 == version;
+        let stamp = self.latest.filter(is_latest).map_or(own, |(stamp, _)| stamp);
+        self.driver.node().applied(TOPIC, stamp, is_good, clock());
     }
 
     fn serves(&self) -> String {
@@ -247,12 +345,55 @@ impl Link {
             Ok(published) => published,
             Err(fault) => return tracing::error!("control: {fault}; {}", self.serves()),
         };
-        let version = published.document.version;
+        let version = published.document_for(self.id).version;
+        let newest = published.stamp();
+        let is_first = published.rollout.is_some() && version == newest;
+        let stamp = Stamp { epoch: newest.epoch, version: newest.revision };
         match self.member.handle_published(published, now) {
-            Ok(true) => tracing::info!("control: document {version} has come"),
-            Ok(false) => {}
+            Ok(is_new) => {
+                self.latest = Some((stamp, version));
+                let words = if is_first { ", before the others get it" } else { "" };
+                match is_new {
+                    true => tracing::info!("control: document {version} has come{words}"),
+                    // The members of a share alone have something to do.
+                    false if self.member.running() == Some(version) => {
+                        self.tell_applied(version, true);
+                    }
+                    false => {}
+                }
+            }
             Err(refusal) => tracing::error!("control: refused: {refusal}; {}", self.serves()),
         }
+    }
+
+    /// Obeys published decisions, then saves them. A primary that is gone is worse than a restart that
+    /// knows an earlier one, and a disk may hang.
+    fn on_groups(&mut self, stamp: Stamp, body: &[u8]) {
+        let now = clock();
+        let Some(published) = PublishedGroups::decode(body) else {
+            return tracing::error!(
+                "control: the decided primaries are not in a form that this version reads"
+            );
+        };
+        let groups = self.about.groups().clone();
+        let is_good = match groups.take(&published) {
+            Ok(saved) => {
+                groups.obey();
+                if let Some(bytes) = saved
+                    && let Err(why) = state_file::write_decisions(&self.state_file, &bytes)
+                    && self.repeats.is_news("groups", &why, now)
+                {
+                    tracing::error!("control: the decided primaries cannot be saved: {why}");
+                }
+                self.member.observe(groups.seen(), now);
+                true
+            }
+            Err(refusal) => {
+                tracing::error!("control: refused: {refusal}; the pools obey {}", groups.version());
+                false
+            }
+        };
+        self.driver.node().applied(GROUPS_TOPIC, stamp, is_good, now);
     }
 
     /// Orders the main thread to serve by a document.
@@ -309,8 +450,12 @@ impl Link {
                 }
                 MemberAction::Apply(document) => self.order(document),
                 MemberAction::Applied { version, is_good } => {
-                    let stamp = Stamp { epoch: version.epoch, version: version.revision };
-                    self.driver.node().applied(TOPIC, stamp, is_good, now);
+                    self.tell_applied(version, is_good);
+                }
+                MemberAction::Measure { rollout, revision } => {
+                    let counted = self.about.counted();
+                    let measured = self.measured.measure(counted.as_ref(), (rollout, revision));
+                    self.member.handle_measured(measured, now);
                 }
                 MemberAction::Report { to, body } => {
                     let options =

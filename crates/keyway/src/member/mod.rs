@@ -4,17 +4,31 @@
 //! The thread drives the node of the bus and the machine [`keyway_fleet::Member`]. The main thread
 //! applies documents as it applies reloads. Workers know of neither.
 
+mod asked;
+mod expiry;
+mod groups;
 mod link;
+mod measure;
 mod state_file;
 
+pub use groups::{Groups, role_seen};
+
+use crate::control_node::Staying;
 use crate::reload::{Cause, Diff, Refusal, Wake};
 use anyhow::{Context, Result};
-use keyway_config::{Config, ConfigError, ControlConfig};
-use keyway_fleet::{About, Begun, Document, Saved};
+use keyway_bus::Tokens;
+use keyway_config::{
+    Config, ConfigError, ControlConfig, ListenAddr, ListenerConfig, Protocol, read_token,
+};
+use keyway_control::AdminState;
+use keyway_fleet::{About, Begun, Decisions, Document, Saved, Serving};
+use keyway_metrics::Registry;
 use link::{Link, Start};
+use measure::Counted;
 use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
-use std::path::Path;
+use rustix::rand::{GetRandomFlags, getrandom};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, sync_channel};
@@ -29,9 +43,77 @@ pub struct Joining {
     document: Option<Document>,
     /// The lines of the log about the start.
     said: Vec<String>,
+    secret: Secret,
+    groups: Groups,
+}
+
+/// The token of the bus: that of a file, or one of this process alone.
+#[derive(Clone)]
+pub struct Secret {
+    file: Option<PathBuf>,
+    /// Drawn if there is no file and no certificate: the member and the control node of this
+    /// process know each other by it.
+    own: Option<String>,
+}
+
+/// Bytes of a token that a process draws for itself.
+const OWN_TOKEN_LEN: usize = 32;
+
+impl Secret {
+    /// Returns the secret of a configuration.
+    fn of(control: &ControlConfig) -> Secret {
+        let is_alone = control.token_file.is_none() && control.inside.is_some();
+        let drawn = || {
+            let mut bytes = [0; OWN_TOKEN_LEN];
+            // If the system has none to give, the nodes below refuse an empty token.
+            let len = getrandom(&mut bytes[..], GetRandomFlags::empty()).unwrap_or_default();
+            bytes.iter().take(len).map(|byte| format!("{byte:02x}")).collect()
+        };
+        Secret { file: control.token_file.clone(), own: is_alone.then(drawn) }
+    }
+
+    /// Returns the tokens for a node of the bus.
+    ///
+    /// # Errors
+    /// Returns what is wrong with the file.
+    pub fn tokens(&self) -> Result<Tokens> {
+        let mut tokens = Tokens::default();
+        if let Some(file) = &self.file {
+            let named = || format!("token_file {} in [control]", file.display());
+            let token = read_token(&file.to_string_lossy())
+                .map_err(anyhow::Error::msg)
+                .with_context(named)?;
+            tokens.add(&token).with_context(named)?;
+        }
+        if let Some(own) = &self.own {
+            tokens.add(own.as_bytes()).context("the token of this process")?;
+        }
+        Ok(tokens)
+    }
 }
 
 impl Joining {
+    /// Checks everything that an operator can get wrong, and starts nothing.
+    ///
+    /// # Errors
+    /// Returns what is wrong with the token or the certificates.
+    pub fn check(&self) -> Result<()> {
+        link::check(&self.control, self.secret.tokens()?)
+    }
+
+    /// Prepares the control node that runs in this process, if the configuration has one.
+    ///
+    /// # Errors
+    /// Returns what is wrong with the token.
+    pub fn staying(&self) -> Result<Option<Staying>> {
+        Staying::new(&self.control, &self.secret)
+    }
+
+    /// Returns the groups of servers, with the decisions of the disk.
+    pub fn groups(&self) -> &Groups {
+        &self.groups
+    }
+
     /// Returns the document that the configuration has.
     pub fn document(&self) -> Option<Document> {
         self.document.clone()
@@ -63,7 +145,14 @@ pub fn load(path: &Path) -> Result<(Config, Option<Joining>), Vec<ConfigError>> 
         }
         is_ours
     });
-    let mut joining = Joining { control, saved, begun: Begun::default(), document: None, said };
+    let (secret, begun) = (Secret::of(&control), Begun::default());
+    let decisions = state_file::read_decisions(&control.state_file).unwrap_or_else(|why| {
+        said.push(format!("{why}; this process starts without decided primaries"));
+        None
+    });
+    let ours = decisions.filter(|decisions| decisions.cluster() == control.cluster);
+    let groups = Groups::new(ours.unwrap_or_else(|| Decisions::new(&control.cluster)));
+    let mut joining = Joining { control, saved, begun, document: None, said, secret, groups };
     let config = joining.choose(path).unwrap_or(alone);
     Ok((config, Some(joining)))
 }
@@ -112,21 +201,81 @@ impl Joining {
 
 /// The facts about this process for the control plane; the main thread keeps it up to date.
 #[derive(Clone, Default)]
-pub struct SharedAbout(Arc<Mutex<About>>);
+pub struct SharedAbout {
+    about: Arc<Mutex<Shared>>,
+    groups: Groups,
+}
+
+/// Tells the files with certificates in use, and when the first of each expires.
+type Expiries = Arc<dyn Fn() -> Vec<(String, i64)> + Send + Sync>;
+
+#[derive(Clone, Default)]
+struct Shared {
+    about: About,
+    counted: Option<Counted>,
+    expiries: Option<Expiries>,
+}
 
 impl SharedAbout {
-    /// Takes what a configuration says.
-    pub fn set(&self, config: &Config) {
-        *self.0.lock() = About {
+    /// Takes what a configuration says, and the counts of its pools.
+    pub fn set(&self, config: &Config, registry: &Arc<Registry>) {
+        let pools = config.control.as_ref().map(|control| control.pools.clone());
+        let registry = Arc::clone(registry);
+        let counted = Counted { registry, pools: pools.unwrap_or_default() };
+        let about = About {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             listeners: config.listeners.iter().map(|one| one.bind.to_string()).collect(),
             pools: config.pools.iter().map(|pool| pool.name.clone()).collect(),
+            serves: config.listeners.iter().filter_map(|one| serving(config, one)).collect(),
         };
+        let expiries: Expiries =
+            Arc::new(crate::certificates::expiries(config, |_| true, |_| true));
+        *self.about.lock() = Shared { about, counted: Some(counted), expiries: Some(expiries) };
+    }
+
+    /// Returns the groups of servers.
+    pub fn groups(&self) -> &Groups {
+        &self.groups
     }
 
     fn get(&self) -> About {
-        self.0.lock().clone()
+        self.about.lock().about.clone()
     }
+
+    fn counted(&self) -> Option<Counted> {
+        self.about.lock().counted.clone()
+    }
+
+    fn expiries(&self) -> Vec<(String, i64)> {
+        let expiries = self.about.lock().expiries.clone();
+        expiries.map(|expiries| expiries()).unwrap_or_default()
+    }
+}
+
+/// Returns the address at which clients find a listener's pool, if it is known.
+fn serving(config: &Config, listener: &ListenerConfig) -> Option<Serving> {
+    let host = config.control.as_ref().and_then(|control| control.host.as_deref());
+    let bound = match &listener.bind {
+        ListenAddr::Tcp(address) if address.port() == 0 => None,
+        ListenAddr::Tcp(address) if !address.ip().is_unspecified() => Some(address.to_string()),
+        ListenAddr::Tcp(address) => host.map(|host| match host.contains(':') {
+            true => format!("[{host}]:{}", address.port()),
+            false => format!("{host}:{}", address.port()),
+        }),
+        // Clients of a unix socket are on its host, and know its path.
+        _ => None,
+    };
+    // An operator has said how clients reach it.
+    let named = listener.register.as_ref().map(|entry| entry.address.clone());
+    let protocol = match listener.protocol {
+        Protocol::Redis => "redis",
+        Protocol::Memcached { .. } => "memcached",
+    };
+    Some(Serving {
+        pool: config.pools.get(listener.pool_index)?.name.clone(),
+        protocol: protocol.to_owned(),
+        address: named.or(bound)?,
+    })
 }
 
 /// An order to serve by a document. It is answered once, unless the process ends.
@@ -170,18 +319,20 @@ impl Membership {
     /// Returns what is wrong with the token or the certificates, or that there is no thread.
     pub fn start(
         (joining, main): (Option<&Joining>, Sender<Wake>),
-        config: &Config,
+        (config, registry): (&Config, &Arc<Registry>),
+        state: Arc<dyn AdminState>,
     ) -> Result<Option<Membership>> {
         let Some(joining) = joining else { return Ok(None) };
         joining.said.iter().for_each(|line| tracing::info!("control: {line}"));
-        let about = SharedAbout::default();
-        about.set(config);
+        let groups = joining.groups.clone();
+        let about = SharedAbout { groups, ..SharedAbout::default() };
+        about.set(config, registry);
         let is_over = Arc::new(AtomicBool::new(false));
         let over = Arc::clone(&is_over);
         let start = Start::new(joining, main, about.clone())?;
         let (tell, told) = sync_channel(1);
         // The node of the bus stays on the thread that makes it.
-        let run = move || match Link::new(start) {
+        let run = move || match Link::new(start, state) {
             Ok(link) => {
                 // The thread that waits has not given up: it waits for this alone.
                 let _ = tell.send(Ok(link.waker()));
@@ -193,7 +344,7 @@ impl Membership {
             .name("keyway-fleet".to_owned())
             .spawn(run)
             .context("cannot start a thread")?;
-        let wake = told.recv().context("the thread has ended")?.context("no node of the bus")?;
+        let wake = told.recv().context("the thread has ended")??;
         Ok(Some(Membership { about, is_over, wake, thread: Some(thread) }))
     }
 

@@ -42,8 +42,10 @@ fn tables(config: &Config) -> Vec<(String, Keys)> {
         let goes_on = line.starts_with([' ', ']', '}']);
         match line.split_once(" = ").filter(|_| !goes_on) {
             Some((key, value)) => {
-                let is_name =
-                    matches!((name.as_str(), key), ("listener", "bind") | ("user", "name"));
+                let is_name = matches!(
+                    (name.as_str(), key),
+                    ("listener", "bind") | ("user" | "operator", "name")
+                );
                 if is_name {
                     *name = format!("{name} {}", value.trim_matches('"'));
                 } else {
@@ -161,6 +163,13 @@ fn changed_secrets(old: &Config, new: &Config) -> Vec<String> {
     if token(old).is_some() && token(new).is_some() && token(old) != token(new) {
         lines.push("server: the token of admin changed".to_owned());
     }
+    for operator in &new.operators {
+        let name = operator.operator.name();
+        let before = old.operators.iter().find(|other| other.operator.name() == name);
+        if before.is_some_and(|before| is_changed(&before.token, &operator.token)) {
+            lines.push(format!("operator {name}: token changed"));
+        }
+    }
     for listener in &new.listeners {
         let before = old.listeners.iter().find(|other| other.bind == listener.bind);
         let is_other = |before: &keyway_config::ListenerConfig| {
@@ -168,6 +177,12 @@ fn changed_secrets(old: &Config, new: &Config) -> Vec<String> {
         };
         if before.is_some_and(is_other) {
             lines.push(format!("listener {}: password changed", listener.bind));
+        }
+        let registry = |listener: &keyway_config::ListenerConfig| {
+            listener.register.as_ref().and_then(|entry| entry.password.clone())
+        };
+        if before.is_some_and(|before| is_changed(&registry(before), &registry(listener))) {
+            lines.push(format!("listener {}: password of register changed", listener.bind));
         }
     }
     for user in &new.users {

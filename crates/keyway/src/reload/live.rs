@@ -5,6 +5,7 @@ use super::{Cause, Diff, Merge, Refusal, ReloadTally, diff};
 use crate::admin::Process;
 use crate::member::{self, Ordered, SharedAbout};
 use crate::plan::{self, Sources, Version};
+use crate::registrations::Registrations;
 use crate::replicas::Replicas;
 use crate::snapshots::Snapshots;
 use crate::store_logs::StoreLogs;
@@ -60,6 +61,8 @@ pub struct Live {
     pub logs: StoreLogs,
     /// Their roles.
     pub replicas: Replicas,
+    /// The entries by which clients find the listeners.
+    pub registrations: Registrations,
     /// The stores, while they are held for the next process.
     pub held: Option<Held>,
 }
@@ -101,6 +104,7 @@ impl Live {
                     tracing::error!("{reason}");
                 }
                 tracing::error!(
+                    target: "keyway::event::reload-refused",
                     generation = self.version.plan.generation,
                     reason = refusal.cause.label(),
                     "reload refused: nothing was changed"
@@ -119,11 +123,17 @@ impl Live {
                 let generation = diff.generation;
                 match diff.changes.len() {
                     0 => tracing::info!(
+                        target: "keyway::event::reloaded",
                         generation,
                         "reloaded: the configuration says what it said; certificates were read \
                          again"
                     ),
-                    changes => tracing::info!(generation, changes, "reloaded"),
+                    changes => tracing::info!(
+                        target: "keyway::event::reloaded",
+                        generation,
+                        changes,
+                        "reloaded"
+                    ),
                 }
             }
         }
@@ -154,6 +164,9 @@ impl Live {
             // The files that the configuration names were read too.
             let rereads = certificates::replace(&self.config, &self.file, &new);
             let generation = plan.generation;
+            // Another version of a document may say the same.
+            process.set_config(&new);
+            self.registrations.follow(&new);
             return Ok(Diff { generation, changes, rereads, warnings });
         }
         let opened = self.open(&merged)?;
@@ -175,9 +188,7 @@ impl Live {
             .logs
             .of_new_pools(&version.plan, &merged.config)
             .map_err(|error| Refusal::new(Cause::Invalid, vec![format!("{error:#}")]))?;
-        let behind = workers
-            .follow((&version.plan, &version.registry), opened)
-            .map_err(|error| Refusal::new(Cause::Invalid, vec![format!("{error:#}")]))?;
+        let behind = self.follow_with(workers, (&version, &merged.config), opened)?;
         // Nothing fails from here on, so state that is shared with the old settings may change now.
         let rereads = certificates::replace(&self.config, &self.file, &new);
         version.plan.transactions.set_len_max(new.limits.transactions_len_max);
@@ -190,7 +201,8 @@ impl Live {
         }
         process.follow(&version.plan, &version.registry, |index| merged.heir_of[index]);
         process.set_config(&new);
-        self.access.set_token(new.server.admin_token.as_ref().map(|token| token.expose()));
+        let token = new.server.admin_token.as_ref();
+        crate::operators::admit(&self.access, token, &new.operators);
         peers::watch(&version.plan, Some(&self.version.plan)).unwrap_or_else(|error| {
             tracing::warn!("cannot start a thread: {error}; {NOT_WATCHED}")
         });
@@ -201,12 +213,29 @@ impl Live {
             log::set_level(new.server.log.level);
         }
         self.remove_ended_sockets(&merged);
+        self.registrations.follow(&new);
+        self.about.set(&new, &version.registry);
         self.version = version;
         self.addresses = addresses;
         self.config = merged.config;
-        self.about.set(&new);
         self.file = new;
         Ok(Diff { generation: merged.generation, changes, rereads, warnings })
+    }
+
+    /// Has the workers serve by another plan, whose pools obey the control plane before. Returns how many
+    /// workers are behind.
+    fn follow_with(
+        &self,
+        workers: &mut Workers,
+        (version, config): (&Version, &Config),
+        opened: Vec<(u16, Listener)>,
+    ) -> Result<usize, Refusal> {
+        self.about.groups().attach(&version.plan, config);
+        let behind = workers.follow(&version.plan, &version.registry, opened);
+        behind.map_err(|error| {
+            self.about.groups().attach(&self.version.plan, &self.config);
+            Refusal::new(Cause::Invalid, vec![format!("{error:#}")])
+        })
     }
 
     fn read(&self) -> Result<Config, Refusal> {

@@ -392,7 +392,7 @@ fn put_listeners(
             merge.opened.push(position);
         } else {
             merge.same_users[position] =
-                has_same_users((before.config, &old[position]), (&merge.config, &listener));
+                has_same_users(before.config, &old[position], &merge.config, &listener);
         }
         slots[position] = Some(listener);
     }
@@ -409,10 +409,7 @@ fn put_listeners(
         slots.into_iter().map(|slot| slot.expect("every position is somebody's")).collect();
 }
 
-fn has_same_users(
-    (old, was): (&Config, &ListenerConfig),
-    (new, is): (&Config, &ListenerConfig),
-) -> bool {
+fn has_same_users(old: &Config, was: &ListenerConfig, new: &Config, is: &ListenerConfig) -> bool {
     let users = |config: &Config, listener: &ListenerConfig| {
         listener.users.iter().map(|&at| config.users[at].clone()).collect::<Vec<_>>()
     };

@@ -36,7 +36,8 @@ struct Crowd {
 pub(super) fn of(
     plan: &Arc<Plan>,
     pool: u16,
-    (tell, cut_off): (Sender<Ask>, Arc<AtomicU64>),
+    tell: Sender<Ask>,
+    cut_off: Arc<AtomicU64>,
 ) -> Arc<dyn Audience> {
     let (is_asked, failed) = (Arc::default(), AtomicU64::new(0));
     Arc::new(Crowd { plan: Arc::clone(plan), pool, is_asked, failed, tell, cut_off })

@@ -91,7 +91,7 @@ impl Replicas {
             let parts = Parts {
                 store: Arc::clone(store),
                 scripts: Arc::clone(&pool.scripts),
-                audience: crowd::of(plan, index as u16, (self.tell.clone(), Arc::clone(&cut_off))),
+                audience: crowd::of(plan, index as u16, self.tell.clone(), Arc::clone(&cut_off)),
                 clock: wall_clock,
             };
             let settings = of_store.replica.clone();

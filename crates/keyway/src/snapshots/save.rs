@@ -35,7 +35,11 @@ pub(super) fn save(job: &Job, mut saving: Saving, is_ending: Option<&AtomicBool>
         Err(failure) => {
             match is_ending.is_some_and(|is_ending| is_ending.load(Ordering::Relaxed)) {
                 true => tracing::info!(pool = job.name, "a snapshot is given up: {failure}"),
-                false => tracing::error!(pool = job.name, "no snapshot: {failure}"),
+                false => tracing::error!(
+                    target: "keyway::event::snapshot-failed",
+                    pool = job.name,
+                    "no snapshot: {failure}"
+                ),
             }
             saving.fail(failure, wall_clock());
         }

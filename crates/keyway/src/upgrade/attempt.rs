@@ -88,7 +88,12 @@ impl Attempt {
         // From here on only that process has the other end.
         drop(command);
         let pid = child.id();
-        tracing::info!(pid, "upgrade: started {} to take over", program.display());
+        tracing::info!(
+            target: "keyway::event::upgrade-begun",
+            pid,
+            "upgrade: started {} to take over",
+            program.display()
+        );
         let mut next = Next { child, talk: twin };
         let (give, given) = channel::<Next>();
         let thread = std::thread::Builder::new().name("keyway-upgrade".into()).spawn(move || {

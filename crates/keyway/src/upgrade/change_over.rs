@@ -62,12 +62,12 @@ impl Live {
             return Err(vec![why]);
         }
         let clients = plan.next_client_id.load(Ordering::Relaxed) + IDS_APART;
-        let settled = |(of, primary)| {
-            let mut last = settle(of, primary, clients)?;
+        let pairs = stores.iter().zip(&followed).map(|((pool, _, store), primary)| {
+            let mut last = settle(pool, store, primary, clients)?;
             self.replicas.note_replicas(&mut last);
             Ok(last)
-        };
-        let finals: Result<Vec<_>, _> = stores.iter().zip(&followed).map(settled).collect();
+        });
+        let finals: Result<Vec<_>, _> = pairs.collect();
         self.held = Some(Held { followed });
         if finals.is_err() {
             self.go_on();
@@ -87,7 +87,8 @@ impl Live {
 
 /// Returns the state of a store that is held.
 fn settle(
-    (pool, _, store): &(String, String, Arc<Store>),
+    pool: &str,
+    store: &Arc<Store>,
     primary: &Option<Followed>,
     clients: u64,
 ) -> Result<FinalStore, Reasons> {
@@ -99,7 +100,7 @@ fn settle(
         )]);
     };
     Ok(FinalStore {
-        pool: pool.clone(),
+        pool: pool.to_owned(),
         offset: reader.start(),
         numbers: store.numbers_max(),
         clients,

@@ -11,6 +11,7 @@ mod clients;
 mod conformance;
 mod fields;
 mod info;
+mod keyspace_events;
 mod large_value_copies;
 mod large_values;
 mod leaving;

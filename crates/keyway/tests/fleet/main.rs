@@ -7,5 +7,12 @@
 #![allow(clippy::disallowed_methods, reason = "how long a take-over takes is what is tested")]
 
 mod documents;
+mod example;
+mod groups;
+mod inside;
+mod members;
+mod operators;
+mod registry;
+mod rollouts;
 mod scenario;
 mod stage;

@@ -1,7 +1,10 @@
 //! Control nodes are killed, stopped and started again, and proxies are as well.
 
-use crate::stage::{Fleet, SOON};
-use keyway_testkit::{CheckedLoad, EtcdCluster, LoadShape, has_etcd, wait_until, watchdog};
+use crate::stage::{Coordinator, Fleet, SOON};
+use keyway_testkit::{
+    CheckedLoad, EtcdCluster, LoadShape, ZooKeeperEnsemble, has_etcd, has_zookeeper, wait_until,
+    watchdog,
+};
 use std::time::{Duration, Instant};
 
 /// Longest time in which nobody leads after a leader was killed.
@@ -14,7 +17,7 @@ const HAND_OVER: Duration = Duration::from_secs(2);
 #[test]
 fn a_fleet_over_files_lives_through_everything() {
     let _watchdog = watchdog(Duration::from_secs(120), "the fleet over files");
-    live_through_everything(Fleet::start(None));
+    live_through_everything(Fleet::start(Coordinator::Files));
 }
 
 #[test]
@@ -23,7 +26,42 @@ fn a_fleet_over_etcd_lives_through_everything() {
         return;
     }
     let _watchdog = watchdog(Duration::from_secs(120), "the fleet over etcd");
-    live_through_everything(Fleet::start(Some(EtcdCluster::start(1))));
+    live_through_everything(Fleet::start(Coordinator::Etcd(EtcdCluster::start(1))));
+}
+
+#[test]
+fn a_fleet_over_zookeeper_lives_through_everything() {
+    if !has_zookeeper("the fleet over ZooKeeper") {
+        return;
+    }
+    let _watchdog = watchdog(Duration::from_secs(180), "the fleet over ZooKeeper");
+    let zookeeper = Coordinator::ZooKeeper(ZooKeeperEnsemble::start(1));
+    live_through_everything(Fleet::start(zookeeper));
+}
+
+#[test]
+fn a_fleet_with_certificates_lives_through_everything() {
+    let _watchdog = watchdog(Duration::from_secs(120), "the fleet with certificates");
+    live_through_everything(Fleet::start_with_certificates());
+}
+
+/// A proxy whose certificate is of another authority gets no document, and serves by its file.
+#[test]
+fn a_proxy_with_a_strange_certificate_is_not_let_in() {
+    let _watchdog = watchdog(Duration::from_secs(120), "a strange certificate");
+    let mut fleet = Fleet::start_with_certificates();
+    fleet.wait_current(&[0, 1, 2], 0);
+    fleet.proxies[2].stop();
+    fleet.give_strange_certificate(2);
+    fleet.proxies[2].start(&fleet.directory);
+    fleet.store(&fleet.document("5s", ""), 0);
+    fleet.wait_current(&[0, 1], 1);
+    wait_until("it is told", SOON, || fleet.proxies[2].log().contains("cannot be reached"));
+    assert!(fleet.proxies[2].config().contains("timeout = \"4s\""));
+    assert_eq!(fleet.state(2).as_deref(), Some("silent"));
+    let load = CheckedLoad::start(fleet.proxies[2].client, LoadShape::default());
+    load.wait_replies(50);
+    load.stop().assert_clean();
 }
 
 fn loads(fleet: &Fleet) -> Vec<CheckedLoad> {
@@ -37,11 +75,14 @@ fn loads(fleet: &Fleet) -> Vec<CheckedLoad> {
 
 fn live_through_everything(mut fleet: Fleet) {
     fleet.wait_current(&[0, 1, 2], 0);
+    let owner = |words: &str| assert!(fleet.proxies[0].config().contains(words), "{words}");
+    owner("The pool is from the file, until a document of control has it.");
     let loads = loads(&fleet);
-    let applied = fleet.apply(&fleet.document("500ms", ""), 0).expect_success("keyway ctl");
+    let applied = fleet.apply(&fleet.document("5s", ""), 0).expect_success("keyway ctl");
     assert!(applied.stdout.contains("main"), "{}", applied.text);
     fleet.wait_current(&[0, 1, 2], 1);
-    assert!(fleet.proxies[0].config().contains("timeout = \"500ms\""));
+    assert!(fleet.proxies[0].config().contains("timeout = \"5s\""));
+    owner("The pool is from document ");
 
     killed_leader(&mut fleet);
     stopped_leader(&mut fleet);
@@ -65,7 +106,7 @@ fn killed_leader(fleet: &mut Fleet) {
     let took = since.elapsed();
     assert!(took < TAKE_OVER, "the take-over took {took:?}");
     fleet.wait_current(&[0, 1, 2], 1);
-    fleet.store(&fleet.document("600ms", ""), 1);
+    fleet.store(&fleet.document("6s", ""), 1);
     fleet.wait_current(&[0, 1, 2], 2);
     fleet.controls[leader].start(&fleet.directory);
     let id = format!("z1.control.0.{}", 2 - leader);
@@ -93,7 +134,7 @@ fn stopped_leader(fleet: &mut Fleet) {
 fn paused_proxy(fleet: &Fleet) {
     let process = fleet.proxies[2].process.as_ref().expect("it runs");
     process.pause();
-    fleet.store(&fleet.document("700ms", ""), 2);
+    fleet.store(&fleet.document("7s", ""), 2);
     fleet.wait_current(&[0, 1], 3);
     let state = fleet.state(2);
     assert!(matches!(state.as_deref(), Some("behind" | "silent")), "{state:?}");
@@ -103,12 +144,11 @@ fn paused_proxy(fleet: &Fleet) {
 
 /// The coordinator is killed and comes back: nobody leads meanwhile, and all goes on.
 fn coordinator_away(fleet: &mut Fleet) {
-    let Some(etcd) = fleet.etcd() else { return };
-    etcd.kill(0);
-    wait_until("nobody leads", SOON, || !fleet.controls.iter().any(|one| one.leads()));
-    if let Some(etcd) = fleet.etcd() {
-        etcd.restart(0);
+    if !fleet.coordinator.kill() {
+        return;
     }
+    wait_until("nobody leads", SOON, || !fleet.controls.iter().any(|one| one.leads()));
+    fleet.coordinator.restart();
     fleet.wait_current(&[0, 1, 2], 3);
 }
 
@@ -124,13 +164,13 @@ fn without_control(fleet: &mut Fleet) {
     proxy.start(&fleet.directory);
     let words = "this process starts with document";
     wait_until("it says so", SOON, || proxy.log().contains(words));
-    assert!(proxy.config().contains("timeout = \"700ms\""), "{}", proxy.config());
+    assert!(proxy.config().contains("timeout = \"7s\""), "{}", proxy.config());
     let load = CheckedLoad::start(proxy.client, LoadShape::default());
     load.wait_replies(50);
     // A control node comes back, with a change.
     fleet.controls[0].start(&fleet.directory);
     fleet.wait_current(&[0, 1, 2], 3);
-    fleet.store(&fleet.document("800ms", ""), 3);
+    fleet.store(&fleet.document("8s", ""), 3);
     fleet.wait_current(&[0, 1, 2], 4);
     load.wait_replies(50);
     load.stop().assert_clean();

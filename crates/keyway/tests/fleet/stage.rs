@@ -1,8 +1,9 @@
 //! The processes of a fleet.
 
+use keyway_testkit::certificates::{Authority, CertificateFiles};
 use keyway_testkit::{
-    EtcdCluster, Process, RedisServer, TempDir, ToolOutput, free_address, http_get, run_keyway,
-    wait_for, wait_until,
+    EtcdCluster, Process, RedisServer, TempDir, ToolOutput, ZooKeeperEnsemble, free_address,
+    http_get, run_keyway, wait_for, wait_until,
 };
 use serde_json::Value;
 use std::net::SocketAddr;
@@ -12,6 +13,66 @@ use std::time::Duration;
 
 pub const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
 pub const SOON: Duration = Duration::from_secs(20);
+
+/// The coordinator of a fleet.
+pub enum Coordinator {
+    Files,
+    Etcd(EtcdCluster),
+    ZooKeeper(ZooKeeperEnsemble),
+}
+
+impl Coordinator {
+    /// Returns the keys of `[coordinator]`.
+    fn keys(&self, directory: &TempDir) -> String {
+        let (kind, addresses) = match self {
+            Coordinator::Files => {
+                let directory = directory.path().display();
+                return format!("kind = \"files\"\ndir = \"{directory}/coordinator\"");
+            }
+            Coordinator::Etcd(etcd) => ("etcd", etcd.addresses()),
+            Coordinator::ZooKeeper(zookeeper) => ("zookeeper", zookeeper.addresses()),
+        };
+        let all: Vec<_> = addresses.iter().map(|address| format!("\"{address}\"")).collect();
+        format!("kind = \"{kind}\"\nendpoints = [{}]", all.join(", "))
+    }
+
+    /// Kills its first process. Returns whether it has one.
+    pub fn kill(&mut self) -> bool {
+        match self {
+            Coordinator::Files => return false,
+            Coordinator::Etcd(etcd) => etcd.kill(0),
+            Coordinator::ZooKeeper(zookeeper) => zookeeper.kill(0),
+        }
+        true
+    }
+
+    /// Starts its first process again.
+    pub fn restart(&mut self) {
+        match self {
+            Coordinator::Files => {}
+            Coordinator::Etcd(etcd) => etcd.restart(0),
+            Coordinator::ZooKeeper(zookeeper) => zookeeper.restart(0),
+        }
+    }
+}
+
+/// The way in which nodes of the bus know each other: by a token, or by certificates.
+enum Trust {
+    Token,
+    Certificates(Box<CertificateFiles>),
+}
+
+impl Trust {
+    /// Returns the keys for a node with this id; `token` is the line for a token.
+    fn keys(&self, id: &str, token: &str) -> String {
+        let Trust::Certificates(files) = self else { return token.to_owned() };
+        files.add(id, &files.authority.issue(&[&format!("{id}.bus.keyway")]));
+        let file = |name: String| files.path(&name).display().to_string();
+        let (ca, cert) = (file("ca.pem".to_owned()), file(format!("{id}.pem")));
+        let key = file(format!("{id}.key"));
+        format!("tls = {{ ca_file = \"{ca}\", cert_file = \"{cert}\", key_file = \"{key}\" }}\n")
+    }
+}
 
 /// A control node: its file, its addresses, and its process while it runs.
 pub struct Control {
@@ -25,6 +86,8 @@ pub struct Control {
 /// A proxy: its file, its addresses, and its process while it runs.
 pub struct Proxy {
     pub client: SocketAddr,
+    /// The address of the pool `other`, which is always the file's.
+    pub other: SocketAddr,
     admin: SocketAddr,
     pub id: String,
     pub file: PathBuf,
@@ -37,7 +100,8 @@ pub struct Fleet {
     pub proxies: Vec<Proxy>,
     pub servers: Vec<RedisServer>,
     pub directory: TempDir,
-    etcd: Option<EtcdCluster>,
+    pub coordinator: Coordinator,
+    trust: Trust,
 }
 
 fn spawn(name: &str, words: &[&str], file: &PathBuf, directory: &TempDir) -> Process {
@@ -56,6 +120,15 @@ impl Control {
         std::net::TcpStream::connect_timeout(&self.admin, SOON).ok()?;
         let reply = http_get(self.admin, "/v1/fleet");
         (reply.status == 200).then(|| serde_json::from_str(&reply.body).expect("JSON"))
+    }
+
+    /// Returns a group of servers as this node knows it; `None` if it does not answer.
+    pub fn group(&self, pool: &str) -> Option<Value> {
+        self.process.as_ref()?;
+        std::net::TcpStream::connect_timeout(&self.admin, SOON).ok()?;
+        let reply = http_get(self.admin, "/v1/fleet/groups");
+        let body: Value = serde_json::from_str(&reply.body).ok()?;
+        body["groups"].as_array()?.iter().find(|group| group["pool"] == pool).cloned()
     }
 
     pub fn leads(&self) -> bool {
@@ -96,26 +169,27 @@ impl Proxy {
 }
 
 impl Fleet {
-    /// Starts two control nodes over files or etcd, and three proxies.
-    pub fn start(etcd: Option<EtcdCluster>) -> Fleet {
+    /// Starts two control nodes and three proxies, whose bus has a token.
+    pub fn start(coordinator: Coordinator) -> Fleet {
+        Fleet::start_with(coordinator, Trust::Token)
+    }
+
+    /// Starts a fleet over files, whose bus has certificates.
+    pub fn start_with_certificates() -> Fleet {
+        Fleet::start_with(Coordinator::Files, Trust::Certificates(Box::default()))
+    }
+
+    fn start_with(coordinator: Coordinator, trust: Trust) -> Fleet {
         let directory = TempDir::new();
         directory.write("token", "a token for these processes\n");
-        let coordinator = match &etcd {
-            None => {
-                format!("kind = \"files\"\ndir = \"{}/coordinator\"", directory.path().display())
-            }
-            Some(etcd) => {
-                let all: Vec<_> =
-                    etcd.addresses().iter().map(|address| format!("\"{address}\"")).collect();
-                format!("kind = \"etcd\"\nendpoints = [{}]", all.join(", "))
-            }
-        };
+        let keys = coordinator.keys(&directory);
         let controls = (1..=2).map(|nth| {
             let (admin, bus) = (free_address(), free_address());
+            let known = trust.keys(&format!("z1.control.0.{nth}"), "token_files = [\"token\"]\n");
             let text = format!(
-                "cluster = \"test\"\nadmin = \"{admin}\"\n[coordinator]\n{coordinator}\nlease = \
+                "cluster = \"test\"\nadmin = \"{admin}\"\n[coordinator]\n{keys}\nlease = \
                  \"2s\"\n[bus]\nid = \"z1.control.0.{nth}\"\nlisten = [\"tcp://{bus}\"]\n\
-                 token_files = [\"token\"]\n"
+                 {known}"
             );
             let name = format!("control-{nth}");
             let file = directory.write(&format!("{name}.toml"), text);
@@ -123,7 +197,8 @@ impl Fleet {
         });
         let controls: Vec<Control> = controls.collect();
         let servers = RedisServer::start_many(2);
-        let mut fleet = Fleet { controls, proxies: Vec::new(), servers, directory, etcd };
+        let proxies = Vec::new();
+        let mut fleet = Fleet { controls, proxies, servers, directory, coordinator, trust };
         for nth in 1..=3 {
             let proxy = fleet.proxy(nth);
             fleet.proxies.push(proxy);
@@ -138,19 +213,22 @@ impl Fleet {
     }
 
     fn proxy(&self, nth: usize) -> Proxy {
-        let (client, admin) = (free_address(), free_address());
+        let (client, admin, other) = (free_address(), free_address(), free_address());
         let urls: Vec<_> =
             self.controls.iter().map(|control| format!("\"tcp://{}\"", control.bus)).collect();
+        let known = self.trust.keys(&format!("z{nth}.proxy.0.{nth}"), "token_file = \"token\"\n");
         let text = format!(
             "[server]\nworkers = 1\nadmin = \"tcp://{admin}\"\ndrain_timeout = \"1s\"\n\
              [control]\ncluster = \"test\"\nid = \"z{nth}.proxy.0.{nth}\"\nurls = [{}]\n\
-             token_file = \"token\"\nstate_file = \"state-{nth}\"\npools = [\"main\"]\n\
-             [[listener]]\nbind = \"tcp://{client}\"\npool = \"main\"\n{}",
+             {known}state_file = \"state-{nth}\"\npools = [\"main\"]\n\
+             [[listener]]\nbind = \"tcp://{client}\"\npool = \"main\"\n\
+             [[listener]]\nbind = \"tcp://{other}\"\npool = \"other\"\n{}{}",
             urls.join(", "),
-            self.document("400ms", "")
+            self.document("4s", ""),
+            self.document("4s", "").replace("[pool.main]", "[pool.other]")
         );
         let file = self.directory.write(&format!("proxy-{nth}.toml"), text);
-        Proxy { client, admin, id: format!("z{nth}.proxy.0.{nth}"), file, process: None }
+        Proxy { client, other, admin, id: format!("z{nth}.proxy.0.{nth}"), file, process: None }
     }
 
     /// Returns a document: the pool `main` over all servers, with this timeout.
@@ -205,8 +283,11 @@ impl Fleet {
         }
     }
 
-    /// The coordinator's processes, if it has any.
-    pub fn etcd(&mut self) -> Option<&mut EtcdCluster> {
-        self.etcd.as_mut()
+    /// Gives a proxy a certificate of another authority than that of the fleet.
+    pub fn give_strange_certificate(&self, nth: usize) {
+        let Trust::Certificates(files) = &self.trust else { return };
+        let id = &self.proxies[nth].id;
+        let stranger = Authority::new("another authority");
+        files.add(id, &stranger.issue(&[&format!("{id}.bus.keyway")]));
     }
 }

@@ -3,6 +3,7 @@
 //! `make test` runs each module as a program of its own.
 
 mod admin_api;
+mod admin_description;
 mod command_line;
 mod imports;
 mod lifecycle;

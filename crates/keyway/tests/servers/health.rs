@@ -168,7 +168,7 @@ fn an_operator_ends_a_quarantine_and_readyz_tells() {
     assert_eq!(again.status, 200, "once more changes nothing");
     assert!(again.body.contains("in use already"), "{}", again.body);
     let log = keyway.process().log();
-    assert_eq!(log.matches("operator").count(), 1, "{log}");
+    assert_eq!(log.matches("operator's word").count(), 1, "{log}");
 }
 
 /// There is no descriptor for a connection to a server. The request fails with an error that says

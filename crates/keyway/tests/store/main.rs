@@ -14,4 +14,5 @@ mod store_scripts;
 mod store_slow_log;
 mod store_stream_blocking;
 mod store_transactions;
+mod tracking_caches;
 mod tracking_store;

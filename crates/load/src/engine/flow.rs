@@ -1,4 +1,4 @@
-//! Requests out, replies in.
+//! The flow of requests to links, and of replies from them.
 
 use super::link::{Framer, Role, Sent};
 use super::plain::render;
@@ -12,7 +12,7 @@ use keyway_resp::Kind;
 use std::sync::atomic::Ordering;
 
 impl State {
-    /// A client has nothing in flight, or room for more: it may send.
+    /// Lets a client send: it has nothing in flight, or room for more.
     #[inline]
     pub(super) fn rest(&mut self, client: u32) {
         let one = &mut self.clients[client as usize];
@@ -26,7 +26,7 @@ impl State {
         }
     }
 
-    /// Closed loop: the next batch of a client.
+    /// Sends the next batch of a client in a closed loop.
     #[inline]
     pub(super) fn start_batch(&mut self, client: u32, now: u64) {
         // It may be here twice: it rested, and its connection came back.
@@ -42,7 +42,7 @@ impl State {
         }
     }
 
-    /// How many requests a client may send now.
+    /// Returns the number of requests that a client may send now.
     #[inline]
     fn room(&mut self, client: u32) -> u64 {
         let pipeline = self.setup.plan.pipeline as u64;
@@ -54,7 +54,7 @@ impl State {
         pipeline.min(self.quota).min(if is_open { self.links[link].calls_left } else { 0 })
     }
 
-    /// Open loop: sends all that is due, as far as clients have room.
+    /// Sends all requests that are due in an open loop, as far as clients have room.
     pub(super) fn issue_due(&mut self, now: u64) {
         while self.is_sending && self.quota > 0 {
             let Some(pace) = &mut self.pace else { return };
@@ -76,7 +76,7 @@ impl State {
         }
     }
 
-    /// One request of a client; `at` is when it is sent, or was due.
+    /// Sends one request of a client. `at` is the time at which it is sent, or was due.
     #[inline]
     fn issue(&mut self, client: u32, at: u64) {
         let program = &self.setup.program;
@@ -105,8 +105,8 @@ impl State {
         self.put(client, sent, None);
     }
 
-    /// Renders a step of a request into the link it goes to. `to` is a server that it was sent on
-    /// to; the versions in `self.again` are its own then.
+    /// Renders a step of a request into its link. `to` is the server of a redirect. A redirected
+    /// request keeps its versions, which are in `self.again`.
     #[inline]
     pub(super) fn put(&mut self, client: u32, sent: Sent, to: Option<u16>) {
         let Role::Step(number) = sent.role else { return };
@@ -136,7 +136,7 @@ impl State {
         }
     }
 
-    /// Takes what came on a link.
+    /// Reads the input of a link.
     #[inline]
     pub(super) fn input(&mut self, index: u32, bytes: &[u8], now: u64) -> Result<(), Fault> {
         self.last_progress = now;
@@ -162,7 +162,7 @@ impl State {
         Ok(())
     }
 
-    /// Handles every whole reply; how many bytes they are.
+    /// Handles every complete reply in `bytes`. Returns the bytes of these replies.
     fn feed(&mut self, index: u32, bytes: &[u8], now: u64) -> Result<usize, Fault> {
         if self.has_plain_replies(index) {
             return self.feed_plain(index, bytes, now);
@@ -231,7 +231,7 @@ impl State {
         Ok(at)
     }
 
-    /// A whole reply.
+    /// Handles a complete reply.
     #[inline]
     fn on_reply(
         &mut self,
@@ -283,7 +283,7 @@ impl State {
         Ok(())
     }
 
-    /// What came without being asked for: too many clients, say.
+    /// Handles a reply without a request, such as the error about too many clients.
     #[cold]
     pub(super) fn unasked(&mut self, bytes: &[u8], kind: Kind) -> Fault {
         if kind == Kind::Error && !self.is_started {
@@ -294,7 +294,7 @@ impl State {
         Fault::Protocol
     }
 
-    /// A request is answered.
+    /// Notes that a request is answered.
     #[inline]
     pub(super) fn complete(
         &mut self,
@@ -323,7 +323,7 @@ impl State {
         }
     }
 
-    /// A reply to what is no step of a request.
+    /// Handles a reply that belongs to no step of a request.
     #[cold]
     fn on_other_reply(
         &mut self,
@@ -356,7 +356,7 @@ impl State {
         }
     }
 
-    /// Asks for the records that a scan found; whether there are any.
+    /// Asks for the records that a scan found. Returns whether there are any.
     fn read_found(&mut self, index: u32, sent: Sent, bytes: &[u8]) -> bool {
         let link = &mut self.links[index as usize];
         if !self.slots.is_empty() {

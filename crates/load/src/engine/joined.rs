@@ -1,6 +1,6 @@
-//! Requests of several pieces that are sent apart, each to where its key is: of several keys where
-//! nobody takes them together, and of the records that a scan found in a cluster. Such a request is
-//! answered when the last of its pieces is.
+//! Requests in pieces. Each piece goes to the server of its key. Requests of several keys are sent
+//! so to targets that do not accept them as a whole, and so are reads of the records that a scan
+//! found in a cluster. A request is answered when the last of its pieces is.
 
 use super::link::{Role, Sent};
 use super::state::State;
@@ -9,7 +9,8 @@ use crate::random::Random;
 use crate::reply::{self, Told};
 use keyway_resp::Kind;
 
-/// The requests in pieces that a client has in flight; no more than its pipeline is deep.
+/// The requests in pieces that a client has in flight. Their number is at most the depth of the
+/// pipeline.
 #[derive(Debug, Default)]
 pub(super) struct Joins {
     all: Vec<Join>,
@@ -18,13 +19,13 @@ pub(super) struct Joins {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Join {
-    /// Pieces that are not answered.
+    /// Number of pieces that are not answered yet.
     left: u32,
     hits: u32,
     misses: u32,
-    /// One of its replies was an error.
+    /// True if the reply to a piece was an error.
     is_failed: bool,
-    /// One of its pieces was lost.
+    /// True if a piece was lost.
     is_lost: bool,
 }
 
@@ -43,7 +44,7 @@ impl Joins {
         }
     }
 
-    /// What there is of a request once a piece of it is over; nothing while others are not.
+    /// Notes that a piece is over. Returns the request if it was the last piece.
     fn close(&mut self, join: u16) -> Option<Join> {
         let one = &mut self.all[usize::from(join)];
         one.left -= 1;
@@ -54,7 +55,7 @@ impl Joins {
         Some(*one)
     }
 
-    /// A piece was lost; whether the request is over with that.
+    /// Notes that a piece was lost. Returns whether the request is over.
     pub(super) fn lose(&mut self, join: u16) -> bool {
         self.all[usize::from(join)].is_lost = true;
         self.close(join).is_some()
@@ -83,7 +84,7 @@ impl State {
         }
     }
 
-    /// A piece is answered, and perhaps its request.
+    /// Handles the reply to a piece, which may complete its request.
     #[inline(never)]
     pub(super) fn complete_piece(
         &mut self,
@@ -114,7 +115,7 @@ impl State {
         self.complete(client, index, sent, now, &told);
     }
 
-    /// A request of which a piece was lost is over.
+    /// Ends a request that lost a piece.
     #[cold]
     fn abandon(&mut self, client: u32) {
         self.record.unanswered += 1;
@@ -126,7 +127,7 @@ impl State {
         }
     }
 
-    /// Asks each of the servers of a cluster for the records that a scan found and it has.
+    /// Asks each server of a cluster for the records of a scan that it holds.
     #[cold]
     pub(super) fn read_apart(&mut self, client: u32, sent: Sent, bytes: &[u8]) -> bool {
         let mut pieces = 0;
@@ -150,8 +151,8 @@ impl State {
         true
     }
 
-    /// A record that a scan found in a cluster has come, or an error. One whose slot has moved is an
-    /// error once: who has it now is noted.
+    /// Handles the reply to the read of a record that a scan found in a cluster. If its slot has
+    /// moved, the read counts as one error, and the new owner is noted.
     pub(super) fn on_record(
         &mut self,
         index: u32,

@@ -1,4 +1,4 @@
-//! Where a cluster says that a request is to go instead.
+//! Redirects of a cluster: the server that a request must be sent to instead.
 
 use super::link::{Link, Role, Sent};
 use super::state::State;
@@ -6,14 +6,15 @@ use crate::program::Stamps;
 use keyway_net::Address;
 use keyway_topology::{Redirect, RedirectKind};
 
-/// Servers of a cluster that a client is connected to at most.
+/// Largest number of servers of a cluster that a client connects to.
 const NODES_MAX: usize = 1024;
 
-/// How often a request is sent elsewhere before that is an error.
+/// Number of redirects of a request after which the next one counts as an error.
 const HOPS_MAX: u8 = 16;
 
 impl State {
-    /// Sends a request on to where an error of a cluster says; whether it says so.
+    /// Sends a request to the server that an error of a cluster names. Returns whether the error is
+    /// a redirect.
     #[cold]
     pub(super) fn redirect(&mut self, index: u32, sent: Sent, text: &[u8]) -> bool {
         let (Some(way), Role::Step(number)) = (Redirect::parse(text), sent.role) else {
@@ -45,7 +46,7 @@ impl State {
         true
     }
 
-    /// Notes who has a slot now, where an error says so.
+    /// Notes the new owner of a slot if an error names it.
     pub(super) fn note_moved(&mut self, index: u32, text: &[u8]) {
         let Some(way) = Redirect::parse(text).filter(|way| way.kind == RedirectKind::Moved) else {
             return;
@@ -83,7 +84,8 @@ impl State {
     }
 }
 
-/// Where a redirect leads; without a host to that of who was asked.
+/// Returns the address that a redirect names. A redirect without a host means the host of the
+/// server that was asked.
 fn address(way: &Redirect<'_>, asked: &Address) -> Option<Address> {
     let host = match (way.host, asked) {
         (Some(host), _) => host.to_owned(),

@@ -1,4 +1,4 @@
-//! What replies say of keys that are verified.
+//! The verification of replies.
 
 use super::link::Sent;
 use super::state::State;
@@ -9,7 +9,7 @@ use crate::verify::{Check, Ledger};
 use keyway_memcache::{Item, Outcome, Reply, Wire};
 
 impl State {
-    /// Looks at a reply to a step whose keys are verified.
+    /// Verifies the reply to a step.
     pub(super) fn verify(
         &mut self,
         index: u32,
@@ -44,7 +44,7 @@ impl State {
     }
 }
 
-/// A reply of memcached being looked at: what is not there is not told of.
+/// A reply of memcached that is being verified. It has no element for a missing key.
 struct Reading<'a> {
     program: &'a Program,
     ledger: &'a Ledger,
@@ -76,8 +76,8 @@ impl Reading<'_> {
         }
     }
 
-    /// Which of the keys a hit is for: those come in order. Packets and meta commands carry its
-    /// place, classic ones its key.
+    /// Returns the index of the key of a hit. Hits come in the order of the keys. A packet or a
+    /// meta command carries the index, and a classic reply carries the key.
     fn place(
         &mut self,
         reply: &Reply<'_>,
@@ -103,7 +103,7 @@ impl Reading<'_> {
     }
 }
 
-/// The flag O of a meta reply; the first key where there is none.
+/// Returns the flag O of a meta reply. Without the flag, the reply belongs to the first key.
 fn opaque(element: &[u8]) -> Option<usize> {
     let line = element.split(|&byte| byte == b'\r').next()?;
     let flag = std::str::from_utf8(line).ok()?.split(' ').find_map(|flag| flag.strip_prefix('O'));

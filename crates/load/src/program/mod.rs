@@ -1,5 +1,6 @@
-//! A workload made ready to be sent: for each command the bytes that never change, and what is
-//! put between them. Rendering appends to a buffer and allocates nothing once that is large enough.
+//! A workload in the form in which it is sent: for each command, the bytes that never change and
+//! the pieces between them. Rendering appends to a buffer. It allocates nothing once the buffer is
+//! large enough.
 
 mod compile;
 mod packet;
@@ -19,17 +20,17 @@ use keyway_memcache::Expect;
 use std::collections::VecDeque;
 use write::{push_bulk_head, push_digits, push_number};
 
-/// Places that values are cut from the random bytes at.
+/// Number of offsets in the random bytes at which values begin.
 const DATA_PLACES: u64 = 4096;
 
-/// A workload made ready.
+/// A workload in the form in which it is sent.
 #[derive(Debug)]
 pub(crate) struct Program {
     pub(crate) ops: Vec<Op>,
-    /// Where each op's share of all weights ends.
+    /// The end of each command's share of all weights.
     ends: Vec<u64>,
     keys: Keys,
-    /// Digits of every key, if all have as many.
+    /// Number of digits of every key, if all keys have the same number.
     digits: Option<u8>,
     write_pattern: Pattern,
     read_pattern: Pattern,
@@ -40,15 +41,15 @@ pub(crate) struct Program {
     pub(crate) ledger: Option<Ledger>,
 }
 
-/// A command made ready: steps, each sent when the one before it is answered.
+/// A command in the form in which it is sent. A step is sent when the one before it is answered.
 #[derive(Debug)]
 pub(crate) struct Op {
     pub(crate) name: String,
     pub(crate) steps: Vec<Step>,
-    /// Requests of one step that are sent for it, each with a key of its own.
+    /// Number of requests of one step that are sent for the command, each with its own key.
     pub(crate) pieces: u32,
     pub(crate) is_write: bool,
-    /// True if it has a new key each time, behind all others.
+    /// True if the command uses a new key each time, behind all others.
     pub(crate) inserts: bool,
 }
 
@@ -57,19 +58,19 @@ pub(crate) struct Op {
 pub(crate) struct Step {
     parts: Vec<Part>,
     bytes: Vec<u8>,
-    /// How a reply of memcached ends.
+    /// The end of a reply of memcached.
     pub(crate) expect: Expect,
     pub(crate) judge: Judge,
-    /// Keys, where values are verified.
+    /// Number of keys that are verified.
     pub(crate) verified_keys: u32,
     pub(crate) stamps: Stamps,
-    /// The word that says which server of a cluster it is for.
+    /// The word that decides the server of a cluster.
     route: Vec<Piece>,
-    /// All of it in one piece, where that is possible.
+    /// The whole request in one piece, if that is possible.
     pub(crate) template: Option<Template>,
 }
 
-/// What of a request is verified.
+/// The part of a request that is verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stamps {
     None,
@@ -80,20 +81,20 @@ pub(crate) enum Stamps {
 /// What a reply tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Judge {
-    /// A value or none, or that it was done.
+    /// One value, a miss, or an acknowledgement.
     One,
-    /// So many values.
+    /// This number of values.
     Many(u32),
-    /// A record; an empty one is not there.
+    /// A record. An empty one is a miss.
     Record,
-    /// Keys of records that are read next.
+    /// The keys of the records that are read next.
     Scan,
 }
 
-/// What is put into a request.
+/// A piece of a request.
 #[derive(Debug)]
 enum Part {
-    /// From the step's own bytes.
+    /// A range of the step's own bytes.
     Bytes {
         from: u32,
         to: u32,
@@ -104,15 +105,15 @@ enum Part {
         digits: u8,
     },
     KeyBulk,
-    /// A value of that length.
+    /// A value of this length.
     Value {
         len: usize,
     },
-    /// A value and its length, as RESP has them.
+    /// A value and its length in RESP.
     ValueBulk,
-    /// The same in memcached's text.
+    /// A value and its length in memcached's text protocol.
     ValueText,
-    /// The same in its meta commands, with an expiry.
+    /// A value and its length in memcached's meta commands, with an expiry.
     ValueMeta {
         ttl: u32,
     },
@@ -124,18 +125,19 @@ enum Part {
     TtlBulk,
     Bulk(Vec<Piece>),
     Plain(Vec<Piece>),
-    /// From here on another key.
+    /// The pieces from here on use the next key.
     NextKey,
     Packet(packet::Packet),
 }
 
-/// One request's own numbers, while it is rendered.
+/// The state of one request while it is rendered.
 pub(crate) struct Cursor<'a> {
     pub(crate) key: u64,
     pub(crate) random: Random,
-    /// Who may write which keys: the client's number, and how many there are.
+    /// The number of the client and the number of clients. They decide the keys that the client may
+    /// write.
     pub(crate) owner: (u64, u64),
-    /// What keys lie side by side, and what is noted of verified ones.
+    /// The draw that decides the keys behind the first one.
     pub(crate) draw: &'a Draw,
     pub(crate) checks: &'a mut VecDeque<Check>,
     /// The versions of a request that is sent again.
@@ -143,7 +145,7 @@ pub(crate) struct Cursor<'a> {
 }
 
 impl Program {
-    /// The op of the next request.
+    /// Returns the command of the next request.
     #[inline]
     pub(crate) fn next_op(&self, random: &mut Random) -> u16 {
         if self.ends.len() == 1 {
@@ -153,18 +155,18 @@ impl Program {
         self.ends.partition_point(|&end| end <= at) as u16
     }
 
-    /// Draws the keys that `client` of `clients` reads, and those it writes.
+    /// Returns the draws of the keys that `client` of `clients` reads and writes.
     pub(crate) fn draws(&self, client: u64, clients: u64) -> (Draw, Draw) {
         let draw = |pattern| Draw::new(pattern, self.keys.count, client, clients);
         (draw(self.read_pattern), draw(self.write_pattern))
     }
 
-    /// How many keys there are at first.
+    /// Returns the number of keys at the start.
     pub(crate) fn key_count(&self) -> u64 {
         self.keys.count
     }
 
-    /// The key near `key` that `owner` may write, where values are verified.
+    /// Returns the key near `key` that `owner` may write. Without verification this is `key`.
     #[inline]
     pub(crate) fn own(&self, key: u64, owner: (u64, u64)) -> u64 {
         if self.ledger.is_none() {
@@ -279,7 +281,7 @@ impl Program {
         }
     }
 
-    /// What YCSB's index orders a key by: Java's hash of its text.
+    /// Appends the score of a key in YCSB's index: Java's hash of its text.
     fn push_score(&self, key: u64, out: &mut Vec<u8>) {
         let start = out.len();
         self.push_key(key, out);
@@ -293,7 +295,7 @@ impl Program {
         push_number(u64::from(hash.unsigned_abs()), out);
     }
 
-    /// The slot of a cluster that a request is for; `None` where any server will do.
+    /// Returns the slot of a request in a cluster. `None` means that any server can answer.
     pub(crate) fn slot(&self, step: &Step, key: u64, scratch: &mut Vec<u8>) -> Option<u16> {
         if step.route.is_empty() {
             return None;

@@ -1,4 +1,4 @@
-//! What is sent.
+//! Workloads: the commands that are sent, with their keys and values.
 
 mod names;
 mod suite;
@@ -12,21 +12,21 @@ pub use ycsb::{FIELDS, ycsb};
 
 use crate::error::Error;
 
-/// The most keys that are verified: 16 bytes are kept for each.
+/// Largest number of keys that can be verified. Each takes 16 bytes of memory.
 pub const VERIFIED_KEYS_MAX: u64 = 20_000_000;
 
-/// The longest value.
+/// Length of the longest value, in bytes.
 pub const VALUE_LEN_MAX: u32 = 512 << 20;
 
-/// The most keys of one request.
+/// Largest number of keys of one request.
 pub const KEYS_PER_REQUEST_MAX: u32 = 65_536;
 
-/// What is sent: commands, and what their keys and values are.
+/// A workload: commands with their keys and values.
 #[derive(Clone, Debug)]
 pub struct Workload {
-    /// What it is called in outcomes.
+    /// The name in outcomes.
     pub name: String,
-    /// Commands, each with how often it comes among all.
+    /// The commands, each with its weight.
     pub mix: Vec<(Command, u32)>,
     /// The keys.
     pub keys: Keys,
@@ -34,83 +34,85 @@ pub struct Workload {
     pub write_pattern: Pattern,
     /// Which keys are read.
     pub read_pattern: Pattern,
-    /// How long values are.
+    /// The lengths of values.
     pub sizes: Sizes,
-    /// Seconds until a written value expires, from the first number to the second; never without.
+    /// The expiry of a written value, in seconds, from the first number to the second. `None` means
+    /// that values never expire.
     pub expiry: Option<(u32, u32)>,
-    /// True if values carry a checksum and a version, which replies are checked for.
+    /// True if values carry a checksum and a version, and replies are verified.
     pub is_verified: bool,
 }
 
 /// The keys of a workload, numbered from 0 on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keys {
-    /// What keys begin with.
+    /// The prefix of all keys.
     pub prefix: String,
-    /// The number that the first key carries.
+    /// The number of the first key.
     pub first: u64,
-    /// How many there are.
+    /// The number of keys.
     pub count: u64,
-    /// How numbers are written.
+    /// The form of the numbers.
     pub form: KeyForm,
 }
 
-/// How the number of a key is written.
+/// The form of the number in a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyForm {
-    /// With zeros in front, to so many digits; 0 is without.
+    /// The number is padded with zeros to this number of digits. 0 means no padding.
     Digits(u8),
-    /// As YCSB does: its hash.
+    /// The number is replaced by its hash, as in YCSB.
     Ycsb,
 }
 
 impl Keys {
-    /// `key:000000000000` and so on, as redis-benchmark has them.
+    /// Returns `count` keys with the names of redis-benchmark: `key:000000000000` and so on.
     pub fn new(count: u64) -> Keys {
         Keys { prefix: "key:".to_owned(), first: 0, count, form: KeyForm::Digits(12) }
     }
 }
 
-/// Which key comes next.
+/// The order of keys.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pattern {
-    /// Any, each as often.
+    /// All keys have the same chance.
     Random,
-    /// Each connection through all of them, one after the other.
+    /// Each connection walks through all keys in order.
     Sequential,
-    /// Each connection through a part of its own.
+    /// Each connection walks through its own part of the keys.
     Parallel,
-    /// Around a median, as often as the normal distribution has it.
+    /// A normal distribution around a median.
     Gaussian {
-        /// Number of the middle key; half of all by default.
+        /// Number of the middle key. The default is half the number of keys.
         median: Option<f64>,
-        /// Standard deviation in keys; a sixth of all by default.
+        /// Standard deviation in keys. The default is a sixth of the number of keys.
         deviation: Option<f64>,
     },
-    /// Few often and many seldom; popular keys do not lie side by side.
+    /// A Zipf distribution: few keys are used often, and many seldom. Popular keys are not
+    /// neighbours.
     Zipf {
-        /// How steep: above 0 and below 1.
+        /// The steepness, above 0 and below 1.
         theta: f64,
     },
-    /// The same as YCSB does it.
+    /// The Zipf distribution of YCSB.
     YcsbZipf,
-    /// YCSB's: what was inserted last most often.
+    /// YCSB's distribution that prefers the keys inserted last.
     Latest,
 }
 
-/// How long values are, in bytes.
+/// The lengths of values, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sizes {
-    /// All alike.
+    /// All values have this length.
     Fixed(u32),
-    /// From the first number to the second, each as often.
+    /// All lengths from the first number to the second have the same chance.
     Range(u32, u32),
-    /// Each with how often it comes among all.
+    /// Each length has its weight.
     Weighted(Vec<(u32, u32)>),
 }
 
 impl Sizes {
-    /// The longest.
+    /// Returns the greatest length.
     pub fn longest(&self) -> u32 {
         match self {
             Sizes::Fixed(len) => *len,
@@ -119,7 +121,7 @@ impl Sizes {
         }
     }
 
-    /// The shortest.
+    /// Returns the smallest length.
     pub fn shortest(&self) -> u32 {
         match self {
             Sizes::Fixed(len) => *len,
@@ -147,27 +149,27 @@ impl Sizes {
     }
 }
 
-/// One kind of request.
+/// One command of a workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// The class that it is counted in.
+    /// The class that its requests are counted in.
     pub name: String,
-    /// What it is.
+    /// The kind of its requests.
     pub kind: CommandKind,
 }
 
-/// What a request does.
+/// The effect of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommandKind {
     /// Reads a key.
     Get,
     /// Writes a key, with an expiry where the workload has one.
     Set,
-    /// Writes a key by SETEX; the expiry is the workload's, or a minute.
+    /// Writes a key by SETEX. The expiry is that of the workload, or a minute.
     Setex,
-    /// Reads so many keys at once.
+    /// Reads this number of keys at once.
     Mget(u32),
-    /// Writes so many keys at once.
+    /// Writes this number of keys at once.
     Mset(u32),
     /// Deletes a key.
     Delete,
@@ -175,26 +177,26 @@ pub enum CommandKind {
     Increment,
     /// Gives a key an expiry.
     Touch,
-    /// Any words, of which some are replaced.
+    /// A command of any words. Placeholders among them are replaced.
     Words(Vec<Word>),
-    /// Bytes as they are, with one reply.
+    /// Literal bytes with one reply.
     Bytes(Vec<u8>),
     /// YCSB: reads all fields of a record.
     YcsbRead,
     /// YCSB: writes one field of a record.
     YcsbUpdate,
-    /// YCSB: adds a record and its place in the index.
+    /// YCSB: adds a record and its entry in the index.
     YcsbInsert,
-    /// YCSB: looks up to a hundred records up in the index, and reads each.
+    /// YCSB: finds up to a hundred records in the index, and reads each.
     YcsbScan,
     /// YCSB: reads a record, then writes one of its fields.
     YcsbModify,
-    /// YCSB: writes the records that are there at first; not part of any measured mix.
+    /// YCSB: writes the records that exist at the start. No measured mix contains it.
     YcsbLoad,
 }
 
 impl CommandKind {
-    /// Returns whether it writes, and so has its keys by the pattern of writes.
+    /// Returns whether the command writes. Its keys then follow the pattern of writes.
     pub fn is_write(&self) -> bool {
         use CommandKind as Kind;
         match self {
@@ -204,7 +206,7 @@ impl CommandKind {
         }
     }
 
-    /// Returns whether its values can be verified.
+    /// Returns whether the values of the command can be verified.
     pub fn is_verifiable(&self) -> bool {
         use CommandKind as Kind;
         matches!(self, Kind::Get | Kind::Set | Kind::Setex | Kind::Mget(_) | Kind::Mset(_))
@@ -219,7 +221,7 @@ impl CommandKind {
 }
 
 impl Workload {
-    /// These commands, each with how often it comes; a million keys, values of 100 bytes.
+    /// Creates a workload of commands with their weights, a million keys, and values of 100 bytes.
     pub fn new(name: &str, mix: Vec<(Command, u32)>) -> Workload {
         Workload {
             name: name.to_owned(),
@@ -233,7 +235,8 @@ impl Workload {
         }
     }
 
-    /// What writes every key of this workload once, by [`Workload::fill_count`] requests.
+    /// Returns the workload that writes every key of this one once, in [`Workload::fill_count`]
+    /// requests.
     pub fn filling(&self) -> Workload {
         let is_ycsb = self.keys.form == KeyForm::Ycsb;
         let kind = if is_ycsb { CommandKind::YcsbLoad } else { CommandKind::Set };
@@ -245,7 +248,7 @@ impl Workload {
         fill
     }
 
-    /// Refuses what cannot be sent.
+    /// Refuses a workload that cannot be sent.
     ///
     /// # Errors
     /// [`Error::Asked`].

@@ -26,6 +26,17 @@ pub struct PoolTotals {
     pub reply_latency: Snapshot,
 }
 
+/// The totals of all workers over several pools.
+#[derive(Clone, Debug)]
+pub struct PoolsTotals {
+    /// Requests accepted for serving.
+    pub requests: u64,
+    /// Requests answered with an error of Keyway's own.
+    pub errors: u64,
+    /// Reply latency of all command classes, in seconds.
+    pub reply_latency: Snapshot,
+}
+
 /// Requests of memcached clients on a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemcachedTotals {

@@ -17,8 +17,14 @@ pub(super) enum Database {
 }
 
 impl Link {
-    /// Makes the requests that are enqueued from now on run in `database`.
+    /// Returns whether requests run in the database that the handshake selects, unless another is
+    /// selected.
     #[inline]
+    pub fn is_in_own_database(&self) -> bool {
+        self.database == Database::Own
+    }
+
+    /// Makes the requests that are enqueued from now on run in `database`.
     pub fn select(&mut self, database: u32, options: &LinkOptions, now: Time) {
         let is_current = match self.database {
             Database::Own => database == options.database,

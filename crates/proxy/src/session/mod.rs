@@ -366,6 +366,19 @@ impl Session {
         (self.is_fenced, self.keeps_order) = (false, false);
     }
 
+    /// Returns whether a fence holds the next request back. A fence that does not is lifted.
+    #[inline]
+    pub fn is_held_by_fence(&mut self, busy: &Busy) -> bool {
+        if !self.is_fenced {
+            return false;
+        }
+        let is_held = !self.is_quiet(busy);
+        if !is_held {
+            self.lift_fence();
+        }
+        is_held
+    }
+
     /// Returns whether a fence holds the next request back.
     #[inline]
     pub fn is_fenced(&self, busy: &Busy) -> bool {

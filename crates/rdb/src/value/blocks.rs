@@ -3,7 +3,8 @@
 use super::plain::FIELD_TIME_MAX;
 use super::text::{Held, element};
 use super::{ReadLimits, score};
-use crate::block::{Block, Damaged, Text};
+use crate::block::Block;
+use crate::element::{Damaged, Text};
 use crate::event::Part;
 use crate::fault::{Fault, Form, What};
 use crate::format::{Cursor, Stop};

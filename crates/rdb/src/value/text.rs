@@ -1,7 +1,7 @@
 //! Returns strings as bytes, in whatever form they were written.
 
 use super::ReadLimits;
-use crate::block::Text;
+use crate::element::Text;
 use crate::fault::{Fault, What};
 use crate::format::{Cursor, Encoded, Stop};
 use crate::lzf;

@@ -141,42 +141,12 @@ impl Client {
                 Ok(())
             }
             (Ask::Get { key }, Value::Bulk(bytes)) => {
-                let key = &mut strings[*key];
-                if bytes.is_none() && ledger.may_be_gone(pool, &key.name) {
-                    ledger.gone += u64::from(key.was_there());
-                    key.on_gone();
-                    return Ok(());
-                }
-                if bytes.is_none() && ledger.may_be_taken_back(pool, &key.name, expected.asked_at) {
-                    key.on_maybe_gone();
-                }
-                match bytes.is_none() && ledger.may_miss(pool, &key.name, expected.asked_at) {
-                    true => Ok(()),
-                    false if expected.may_be_stale => key.check_copy(bytes.as_deref()),
-                    false => key.check(ledger, pool, bytes.as_deref()),
-                }
+                check_string(&mut strings[*key], bytes.as_deref(), expected, pool, ledger)
             }
             (Ask::GetMany { keys }, Value::Array(Some(items))) if items.len() == keys.len() => {
                 for (&key, item) in keys.iter().zip(items) {
                     let Value::Bulk(bytes) = item else { return Err("an odd element".into()) };
-                    let key = &mut strings[key];
-                    if bytes.is_none() && ledger.may_be_gone(pool, &key.name) {
-                        ledger.gone += u64::from(key.was_there());
-                        key.on_gone();
-                        continue;
-                    }
-                    if bytes.is_none() && ledger.may_miss(pool, &key.name, expected.asked_at) {
-                        continue;
-                    }
-                    if bytes.is_none()
-                        && ledger.may_be_taken_back(pool, &key.name, expected.asked_at)
-                    {
-                        key.on_maybe_gone();
-                    }
-                    match expected.may_be_stale {
-                        true => key.check_copy(bytes.as_deref())?,
-                        false => key.check(ledger, pool, bytes.as_deref())?,
-                    }
+                    check_string(&mut strings[key], bytes.as_deref(), expected, pool, ledger)?;
                 }
                 Ok(())
             }
@@ -185,35 +155,48 @@ impl Client {
                 counters[*counter].check(ledger, pool, *count, asked[0])
             }
             (Ask::Delete { keys } | Ask::Exists { keys }, Value::Integer(count)) => {
-                let (mut low, mut high) = (0, 0);
-                // One pool answers reads, and another may answer the delete. After a fault their
-                // contents may differ.
-                let is_delete = matches!(expected.ask, Ask::Delete { .. });
-                let may_differ = is_delete
-                    && ledger.is_told_by_one_of_many(pool)
-                    && keys.iter().any(|&key| ledger.had_troubles(pool, &strings[key].name));
-                for &key in keys {
-                    // An item that was moved while the old pool failed may have been removed again.
-                    let may_miss = is_delete && ledger.may_miss(pool, &strings[key].name, 0);
-                    let (mut least, most) = match expected.may_be_stale || may_differ {
-                        true => (0, 1),
-                        false => strings[key].existence(ledger, pool),
-                    };
-                    if may_miss {
-                        least = 0;
-                    }
-                    (low, high) = (low + least, high + most);
-                }
-                if is_delete {
-                    for (&key, &asked) in keys.iter().zip(asked) {
-                        strings[key].on_fate(None, Fate::Done, asked);
-                    }
-                }
-                let fine = (low..=high).contains(count);
-                fine.then_some(()).ok_or_else(|| format!("but {low} to {high} of the keys exist"))
+                self.check_count(expected, keys, *count, ledger)
             }
             (ask, _) => Err(format!("an answer of another kind than wanted by {}", ask.name())),
         }
+    }
+
+    /// Checks how many of `keys` a server has removed, or has.
+    fn check_count(
+        &mut self,
+        expected: &Expected,
+        keys: &[usize],
+        count: i64,
+        ledger: &mut Ledger,
+    ) -> Result<(), String> {
+        let pool = self.habits.pool;
+        let Keys { strings, .. } = &mut self.databases[expected.database];
+        let (mut low, mut high) = (0, 0);
+        // One pool answers reads, and another may answer the delete. After a fault their
+        // contents may differ.
+        let is_delete = matches!(expected.ask, Ask::Delete { .. });
+        let may_differ = is_delete
+            && ledger.is_told_by_one_of_many(pool)
+            && keys.iter().any(|&key| ledger.had_troubles(pool, &strings[key].name));
+        for &key in keys {
+            // An item that was moved while the old pool failed may have been removed again.
+            let may_miss = is_delete && ledger.may_miss(pool, &strings[key].name, 0);
+            let (mut least, most) = match expected.may_be_stale || may_differ {
+                true => (0, 1),
+                false => strings[key].existence(ledger, pool),
+            };
+            if may_miss {
+                least = 0;
+            }
+            (low, high) = (low + least, high + most);
+        }
+        if is_delete {
+            for (&key, &asked) in keys.iter().zip(&expected.circumstances) {
+                strings[key].on_fate(None, Fate::Done, asked);
+            }
+        }
+        let fine = (low..=high).contains(&count);
+        fine.then_some(()).ok_or_else(|| format!("but {low} to {high} of the keys exist"))
     }
 
     /// Returns whether an error tells that its worker waits for this client's requests no longer,
@@ -379,6 +362,30 @@ impl Ask {
             Ask::Cached(cached) => cached.name(),
             Ask::BrokenFrame => "a broken frame",
         }
+    }
+}
+
+/// Checks what a read returned for one string; `None` if the key was missing.
+fn check_string(
+    key: &mut KeyModel,
+    bytes: Option<&[u8]>,
+    expected: &Expected,
+    pool: usize,
+    ledger: &mut Ledger,
+) -> Result<(), String> {
+    let is_missing = bytes.is_none();
+    if is_missing && ledger.may_be_gone(pool, &key.name) {
+        ledger.gone += u64::from(key.was_there());
+        key.on_gone();
+        return Ok(());
+    }
+    if is_missing && ledger.may_be_taken_back(pool, &key.name, expected.asked_at) {
+        key.on_maybe_gone();
+    }
+    match is_missing && ledger.may_miss(pool, &key.name, expected.asked_at) {
+        true => Ok(()),
+        false if expected.may_be_stale => key.check_copy(bytes),
+        false => key.check(ledger, pool, bytes),
     }
 }
 

@@ -36,6 +36,10 @@ impl Engine {
         self.revision
     }
 
+    pub fn value(&self, key: &str) -> Option<&[u8]> {
+        self.entries.get(key).map(|entry| &*entry.fact.value)
+    }
+
     pub fn begin(&mut self, now: Time) -> u64 {
         self.next_session += 1;
         self.sessions.insert(self.next_session, now + LEASE);

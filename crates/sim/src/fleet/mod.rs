@@ -4,8 +4,12 @@
 //! are simulated. A seed decides everything: who is killed at which step, what is lost, doubled and
 //! late, who hangs and still believes to lead, and when the coordinator comes back from a backup.
 
+mod audit;
 mod engine;
+mod groups;
 mod people;
+mod rollouts;
+mod servers;
 mod world;
 
 use std::fmt;
@@ -27,15 +31,35 @@ pub struct FleetReport {
     pub rivals: u64,
     /// Times that the coordinator was restored from a backup.
     pub restores: u64,
+    /// Rollouts that have begun.
+    pub rollouts: u64,
+    /// The rollouts that went on to all members.
+    pub went_on: u64,
+    /// The rollouts that went back.
+    pub went_back: u64,
+    /// Times that another primary was decided.
+    pub failovers: u64,
+    /// The part of these that operators have ordered.
+    pub switches: u64,
+    /// Entries of the audit log.
+    pub audited: u64,
+    /// The entries of refused requests.
+    pub refused: u64,
+    /// Events of members that control nodes have taken.
+    pub events: u64,
 }
 
 impl fmt::Display for FleetReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let FleetReport { elections, documents, unknown, refusals, kills, rivals, restores } = self;
+        let FleetReport { elections, documents, unknown, refusals, kills, rivals, .. } = self;
+        let FleetReport { restores, rollouts, went_on, went_back, failovers, switches, .. } = self;
+        let FleetReport { audited, refused, events, .. } = self;
         write!(
             f,
             "{elections} elections, {documents} documents, {unknown} unknown, {refusals} refusals, \
-             {kills} kills, {rivals} rivals, {restores} restored backups"
+             {kills} kills, {rivals} rivals, {restores} restored backups, {rollouts} rollouts, \
+             {went_on} went on, {went_back} went back, {failovers} fail-overs, {switches} by hand, \
+             {audited} audited, {refused} of them refused, {events} events"
         )
     }
 }
@@ -49,6 +73,14 @@ impl FleetReport {
         self.kills += other.kills;
         self.rivals += other.rivals;
         self.restores += other.restores;
+        self.rollouts += other.rollouts;
+        self.went_on += other.went_on;
+        self.went_back += other.went_back;
+        self.failovers += other.failovers;
+        self.switches += other.switches;
+        self.audited += other.audited;
+        self.refused += other.refused;
+        self.events += other.events;
     }
 }
 
@@ -57,7 +89,9 @@ impl FleetReport {
 /// # Errors
 /// Returns the law that was broken, with what happened before if `has_story`.
 pub fn run_fleet(seed: u64, has_story: bool) -> Result<FleetReport, String> {
-    world::World::new(seed, has_story).run()
+    let mut report = world::World::new(seed, has_story).run()?;
+    report.add(&groups::GroupsWorld::new(seed, has_story).run()?);
+    Ok(report)
 }
 
 /// Runs many seeds. Returns the sum of what happened, and every violation.

@@ -5,10 +5,10 @@ use crate::random::Random;
 use keyway_base::Time;
 use keyway_bus::NodeId;
 use keyway_fleet::{
-    About, Begun, Document, Identity, Leader, Member, MemberAction, Published, Saved, Ticket,
-    Version, Write,
+    About, Begun, Document, Event, Identity, Leader, Measured, Member, MemberAction, Published,
+    Saved, Severity, Ticket, Version, Write,
 };
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 /// The name of the cluster.
 pub(super) const CLUSTER: &str = "sim";
@@ -34,6 +34,8 @@ pub(super) struct Control {
     pub sent: Option<Sent>,
     /// The document that its node of the bus publishes.
     pub topic: Option<Published>,
+    /// The events that it has taken.
+    pub had: BTreeSet<(NodeId, String)>,
     /// It does nothing until then.
     pub hangs_until: Time,
     /// It does not reach the coordinator until then.
@@ -56,13 +58,16 @@ impl Control {
             urls: vec![format!("mem://control{nth}")],
             admin: None,
         };
+        let mut leader = Leader::new(me);
+        leader.keep_audit(super::audit::KEPT);
         Control {
-            leader: Leader::new(me),
+            leader,
             session: None,
             believes: false,
             watched: None,
             sent: None,
             topic: None,
+            had: BTreeSet::new(),
             hangs_until: Time(0),
             cut_until: Time(0),
         }
@@ -130,11 +135,18 @@ pub(super) struct Proxy {
     pub pending: VecDeque<MemberAction>,
     /// The version of the topic that its node of the bus has: such nodes take later ones only.
     pub topic: Option<(u64, u64)>,
+    /// The requests of the rollout that goes on.
+    measured: Measured,
+    /// The number of the report that it awaits a word about.
+    pub awaited: Option<u64>,
+    /// The number of this process, and the events that it has had.
+    pub process: u64,
+    pub happened: u64,
     pub hangs_until: Time,
 }
 
 impl Proxy {
-    pub fn start(disk: Option<Vec<u8>>) -> Proxy {
+    pub fn start(nth: usize, disk: Option<Vec<u8>>) -> Proxy {
         let saved = disk.as_deref().and_then(|bytes| Saved::decode(bytes).ok());
         let choices = saved.iter().flat_map(|saved| [Some(&saved.newest), saved.good.as_ref()]);
         let running = choices.flatten().find(|one| is_good(one)).cloned();
@@ -143,9 +155,46 @@ impl Proxy {
         let begun =
             Begun { running: version, refused: is_refused.then(|| "not usable".to_owned()) };
         let newest = saved.as_ref().map(|saved| saved.newest.version);
-        let member = Member::new(CLUSTER, About::default(), saved, begun);
+        let member = Member::new((CLUSTER, member_id(nth)), About::default(), saved, begun);
         let (pending, hangs_until) = (VecDeque::new(), Time(0));
-        Proxy { member, disk, saved: newest, running, pending, topic: None, hangs_until }
+        let (topic, measured, process, happened) = (None, Measured::default(), 0, 0);
+        Proxy {
+            member,
+            disk,
+            saved: newest,
+            running,
+            pending,
+            topic,
+            measured,
+            awaited: None,
+            process,
+            happened,
+            hangs_until,
+        }
+    }
+
+    /// Lets events happen, each with the number of the process and its own.
+    pub fn happen(&mut self, count: u64, now: Time) {
+        for _ in 0..count {
+            let text = format!("{} {}", self.process, self.happened);
+            self.happened += 1;
+            self.member.note_event(Event::new(0, "test", Severity::Info, &text), now);
+        }
+    }
+
+    /// Counts requests for a rollout: some more than at the count before. All of them fail while
+    /// the member serves by a sick document.
+    pub fn measure(&mut self, rollout: u64, revision: u64, random: &mut Random, now: Time) {
+        if (self.measured.rollout, self.measured.revision) != (rollout, revision) {
+            self.measured = Measured { rollout, revision, ..Measured::default() };
+        } else {
+            let more = random.between(0, 80);
+            self.measured.requests += more;
+            self.measured.p99_micros = 900;
+            let text = self.running.as_ref().map_or("", |one| &one.text);
+            self.measured.errors += if is_sick(text) { more } else { 0 };
+        }
+        self.member.handle_measured(self.measured, now);
     }
 
     /// Finishes what the machine has ordered of the disk or of the process.
@@ -174,4 +223,9 @@ impl Proxy {
 /// Returns whether a member can apply a document.
 pub(super) fn is_good(document: &Document) -> bool {
     !document.text.starts_with("# bad")
+}
+
+/// Returns whether requests fail at members that serve by a document.
+pub(super) fn is_sick(text: &str) -> bool {
+    text.starts_with("# sick")
 }

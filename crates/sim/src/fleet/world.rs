@@ -1,15 +1,19 @@
 //! A run: steps drawn by chance, then peace, and the laws.
 
 use super::FleetReport;
+use super::audit::Audit;
 use super::engine::Engine;
 use super::people::{Control, Proxy, Sent, control_id, member_id};
+use super::rollouts::Rollouts;
 use crate::random::Random;
 use keyway_base::Time;
 use keyway_bus::NodeId;
+use keyway_fleet::limits::EVENTS_WAITING_MAX;
 use keyway_fleet::{
-    Apply, ApplyFault, LeaderAction, MemberAction, OrderId, Published, Version, Written,
+    Apply, ApplyFault, Author, LeaderAction, MemberAction, OrderId, Published, RefusedRequest,
+    RolloutOrder, Steer, Steering, Version, Written,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -17,6 +21,11 @@ use std::time::Duration;
 const STEPS: u64 = 1500;
 /// Steps in peace within which everything must come to rest.
 const PEACE: u64 = 4000;
+
+/// Returns the author of an order, who asks for nothing else.
+fn author(order: OrderId) -> Author {
+    Author { name: format!("op{}", order.0), address: "127.0.0.1:1".to_owned() }
+}
 
 /// Something on the bus.
 #[derive(Clone, Debug)]
@@ -29,11 +38,13 @@ enum Message {
         from: usize,
         to: NodeId,
         body: Vec<u8>,
-        is_awaited: bool,
+        /// The number by which its sender awaits the word about it.
+        awaited: Option<u64>,
     },
     /// The word to a member whether its report has arrived.
     Word {
         to: usize,
+        awaited: u64,
         has_arrived: bool,
     },
 }
@@ -47,13 +58,18 @@ pub(super) struct World {
     controls: Vec<Option<Control>>,
     proxies: Vec<Proxy>,
     messages: Vec<Message>,
-    /// Orders that wait: the control node that was asked, and the text.
-    orders: BTreeMap<OrderId, (usize, String)>,
+    /// Orders that wait: the control node that was asked, and the text that all are to get.
+    orders: BTreeMap<OrderId, (usize, Option<String>)>,
     stored: BTreeMap<u64, String>,
     published: BTreeMap<(u64, u64), String>,
     /// The session that had each epoch.
     leaders: BTreeMap<u64, u64>,
     saved: Vec<Option<Version>>,
+    rollouts: Rollouts,
+    audit: Audit,
+    /// The events that some control node has taken.
+    events: BTreeSet<(NodeId, String)>,
+    next_process: u64,
     went_back: bool,
     may_go_back: bool,
     is_peace: bool,
@@ -74,13 +90,17 @@ impl World {
             engine: Engine::default(),
             backups: Vec::new(),
             controls: (0..controls as usize).map(|nth| Some(Control::new(nth))).collect(),
-            proxies: (0..members).map(|_| Proxy::start(None)).collect(),
+            proxies: (0..members).map(|nth| Proxy::start(nth as usize, None)).collect(),
             messages: Vec::new(),
             orders: BTreeMap::new(),
             stored: BTreeMap::new(),
             published: BTreeMap::new(),
             leaders: BTreeMap::new(),
             saved: vec![None; members as usize],
+            rollouts: Rollouts::default(),
+            audit: Audit::default(),
+            events: BTreeSet::new(),
+            next_process: 0,
             went_back: false,
             may_go_back,
             is_peace: false,
@@ -144,12 +164,13 @@ impl World {
     fn step(&mut self) -> Result<(), String> {
         match self.random.below(100) {
             0..25 => self.speak(),
-            25..40 => self.execute(),
+            25..40 => self.execute()?,
             40..60 => self.deliver(),
             60..75 => self.work(),
             75..88 => self.sync(),
             88..95 => self.pass_time(),
-            95..98 => self.order(),
+            95..97 => self.order(),
+            97 => self.steer(),
             _ if self.is_peace => self.pass_time(),
             _ => self.harm(),
         }
@@ -172,10 +193,10 @@ impl World {
     }
 
     /// A transaction arrives at the coordinator, or not, and its answer at the node, or not.
-    fn execute(&mut self) {
+    fn execute(&mut self) -> Result<(), String> {
         let nth = self.random.index(self.controls.len());
-        let Some(control) = &mut self.controls[nth] else { return };
-        let Some(Sent { ticket, write, session }) = control.sent.take() else { return };
+        let Some(control) = &mut self.controls[nth] else { return Ok(()) };
+        let Some(Sent { ticket, write, session }) = control.sent.take() else { return Ok(()) };
         let fails = !self.is_peace && (control.cut_until > self.now || self.random.percent(8));
         let written = match (fails, self.random.percent(50)) {
             (true, true) => Written::Failed("cut off".to_owned()),
@@ -194,6 +215,12 @@ impl World {
         if let Some(control) = &mut self.controls[nth] {
             control.leader.handle_written(ticket, written, self.now);
         }
+        let looked = self.rollouts.look(&self.engine, &mut self.report);
+        match looked.and_then(|()| self.audit.look(&self.engine)) {
+            Err(_) if self.went_back => Ok(()),
+            Err(law) => Err(self.broken(law)),
+            Ok(()) => Ok(()),
+        }
     }
 
     fn deliver(&mut self) {
@@ -207,32 +234,35 @@ impl World {
             false => self.messages.swap_remove(at),
         };
         if !self.is_peace && self.random.percent(15) {
-            if let Message::Report { from, is_awaited: true, .. } = message {
-                self.messages.push(Message::Word { to: from, has_arrived: false });
+            if let Message::Report { from, awaited: Some(awaited), .. } = message {
+                self.messages.push(Message::Word { to: from, awaited, has_arrived: false });
             }
             return;
         }
         match message {
             Message::Push { to, published } => self.push(to, published),
-            Message::Word { to, has_arrived } => {
-                self.proxies[to].member.handle_reported(has_arrived, self.now);
+            Message::Word { to, awaited, has_arrived } => {
+                let proxy = &mut self.proxies[to];
+                if proxy.awaited.take_if(|number| *number == awaited).is_some() {
+                    proxy.member.handle_reported(has_arrived, self.now);
+                }
             }
-            Message::Report { from, to, body, is_awaited } => {
+            Message::Report { from, to, body, awaited } => {
                 let nth = (0..self.controls.len()).find(|nth| control_id(*nth) == to);
                 let control = nth.and_then(|nth| self.controls[nth].as_mut());
                 let has_arrived = control.is_some();
                 if let Some(control) = control {
                     control.leader.handle_report(member_id(from), &body, self.now);
                 }
-                if is_awaited {
-                    self.messages.push(Message::Word { to: from, has_arrived });
+                if let Some(awaited) = awaited {
+                    self.messages.push(Message::Word { to: from, awaited, has_arrived });
                 }
             }
         }
     }
 
     fn push(&mut self, to: usize, published: Published) {
-        let version = published.document.version;
+        let version = published.stamp();
         let topic = &mut self.proxies[to].topic;
         *topic = (*topic).max(Some((version.epoch, version.revision)));
         let outcome = self.proxies[to].member.handle_published(published, self.now);
@@ -256,7 +286,7 @@ impl World {
         let is_anyway = self.random.percent(10);
         let Some(control) = &mut self.controls[nth] else { return };
         let Some(published) = control.topic.clone() else { return };
-        let version = published.document.version;
+        let version = published.stamp();
         let stamp = (version.epoch, version.revision);
         let known = self.proxies[to].topic;
         if let Some((epoch, revision)) = known.filter(|known| *known > stamp) {
@@ -297,27 +327,62 @@ impl World {
     fn order_of(&mut self, nth: usize, base: u64) {
         self.next_order += 1;
         let id = OrderId(self.next_order);
-        let kind = if !self.is_peace && self.random.percent(15) { "bad" } else { "good" };
+        let kind = match self.random.below(100) {
+            0..15 if !self.is_peace => "bad",
+            15..40 if !self.is_peace => "sick",
+            _ => "good",
+        };
+        let is_rollout = !self.is_peace && self.random.percent(50);
+        let (percent, seconds) = (self.random.between(1, 99) as u8, self.random.between(1, 5));
+        let watch = Duration::from_secs(seconds);
+        let rollout = is_rollout.then_some(RolloutOrder { percent, watch });
         let text = format!("# {kind} {}", self.next_order);
-        self.orders.insert(id, (nth, text.clone()));
-        let order = Apply { id, base, text: text.into(), at: 0, by: String::new() };
+        self.orders.insert(id, (nth, (!is_rollout).then(|| text.clone())));
+        let (text, by, changes) = (text.into(), author(id), vec!["something".to_owned()]);
+        let order = Apply { id, base, text, at: 0, by, back_to: None, changes, rollout };
         if let Some(control) = &mut self.controls[nth] {
             control.leader.apply(order, self.now);
         }
     }
 
+    /// An operator has the rollout do something. In peace operators resume what is paused.
+    fn steer(&mut self) {
+        let Some(nth) = self.living() else { return };
+        let what = match self.random.below(10) {
+            _ if self.is_peace => Steering::Resume,
+            0..4 => Steering::Pause,
+            4..8 => Steering::Resume,
+            8 => Steering::Abort,
+            _ => Steering::Finish,
+        };
+        self.steer_of(nth, what);
+    }
+
+    fn steer_of(&mut self, nth: usize, what: Steering) {
+        self.next_order += 1;
+        let id = OrderId(self.next_order);
+        let order = Steer { id, what, at: 0, by: author(id), revision: None };
+        let Some(control) = &mut self.controls[nth] else { return };
+        self.orders.insert(id, (nth, None));
+        control.leader.steer(order, self.now);
+    }
+
+    /// An operator has the leader go on after a restored backup.
     fn order_by_leader(&mut self) {
         let leads = |one: &Option<Control>| one.as_ref().is_some_and(|one| one.leader.leads());
-        if let Some(nth) = self.controls.iter().position(leads) {
-            let base = self.controls[nth].as_ref().map_or(0, |one| one.leader.revision());
-            self.order_of(nth, base);
+        let Some(nth) = self.controls.iter().position(leads) else { return };
+        let Some(control) = &self.controls[nth] else { return };
+        let view = control.leader.view(self.now);
+        match view.rollout.is_some_and(|rollout| rollout.is_active) {
+            true => self.steer_of(nth, Steering::Abort),
+            false => self.order_of(nth, view.revision),
         }
     }
 
     fn harm(&mut self) {
         let nth = self.random.index(self.controls.len());
         let long = self.now + Duration::from_millis(self.random.scaled(50, 6000));
-        match self.random.below(12) {
+        match self.random.below(13) {
             0..3 => {
                 self.report.kills += 1;
                 self.tell(|| format!("control {nth} is killed, or starts"));
@@ -348,14 +413,38 @@ impl World {
                 let nth = self.random.index(self.proxies.len());
                 self.tell(|| format!("member {nth} is killed"));
                 let disk = self.proxies[nth].disk.take();
-                self.proxies[nth] = Proxy::start(disk);
+                self.proxies[nth] = Proxy::start(nth, disk);
+                self.next_process += 1;
+                self.proxies[nth].process = self.next_process;
+                self.proxies[nth].member.set_process(self.next_process);
             }
             10 => {
                 let nth = self.random.index(self.proxies.len());
+                let count = self.random.between(1, 50);
+                self.proxies[nth].happen(count, self.now);
                 self.proxies[nth].hangs_until = long;
+                // The bus notices, or not.
+                if self.random.percent(50) {
+                    for control in self.controls.iter_mut().flatten() {
+                        control.leader.handle_left(member_id(nth), self.now);
+                    }
+                }
             }
+            11 => self.refuse_many(nth),
             _ if self.may_go_back => self.back_up_or_restore(),
             _ => {}
+        }
+    }
+
+    /// A flood of requests that a control node refuses.
+    fn refuse_many(&mut self, nth: usize) {
+        for _ in 0..self.random.between(1, 40) {
+            self.next_order += 1;
+            let by = author(OrderId(self.next_order));
+            let (what, why) = ("POST /v1/fleet/document".to_owned(), "a viewer".to_owned());
+            if let Some(control) = &mut self.controls[nth] {
+                control.leader.note_refused(RefusedRequest { at: 0, by, what, why }, self.now);
+            }
         }
     }
 
@@ -380,21 +469,43 @@ impl World {
                 self.carry_out_of(nth, action)?;
             }
             while self.controls[nth].as_mut().and_then(|one| one.leader.poll_note()).is_some() {}
+            self.take_events(nth)?;
         }
         for nth in 0..self.proxies.len() {
             while let Some(action) = self.proxies[nth].member.poll_action() {
                 match action {
                     MemberAction::Report { to, body } => {
-                        let from = nth;
-                        self.messages.push(Message::Report { from, to, body, is_awaited: true });
+                        self.next_order += 1;
+                        let (from, awaited) = (nth, Some(self.next_order));
+                        self.proxies[nth].awaited = awaited;
+                        self.messages.push(Message::Report { from, to, body, awaited });
                     }
                     MemberAction::Tell { to, body } => {
-                        let from = nth;
-                        self.messages.push(Message::Report { from, to, body, is_awaited: false });
+                        let (from, awaited) = (nth, None);
+                        self.messages.push(Message::Report { from, to, body, awaited });
                     }
                     MemberAction::Applied { .. } => {}
+                    MemberAction::Measure { rollout, revision } => {
+                        self.proxies[nth].measure(rollout, revision, &mut self.random, self.now);
+                    }
                     other => self.proxies[nth].pending.push_back(other),
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// A control node takes no event twice.
+    fn take_events(&mut self, nth: usize) -> Result<(), String> {
+        while let Some((from, event)) =
+            self.controls[nth].as_mut().and_then(|control| control.leader.poll_event())
+        {
+            self.report.events += 1;
+            self.events.insert((from, event.text.clone()));
+            let is_new =
+                self.controls[nth].as_mut().is_none_or(|it| it.had.insert((from, event.text)));
+            if !is_new {
+                return Err(self.broken(format!("control {nth} has taken an event twice")));
             }
         }
         Ok(())
@@ -423,6 +534,8 @@ impl World {
                 }
             }
             LeaderAction::Publish(published) => self.note_published(nth, published)?,
+            // A document without groups.
+            LeaderAction::PublishGroups(_) | LeaderAction::Command(_) => {}
             LeaderAction::Answer(order, outcome) => self.note_answer(order, outcome)?,
         }
         Ok(())
@@ -435,6 +548,8 @@ impl World {
     }
 
     fn note_published(&mut self, nth: usize, published: Published) -> Result<(), String> {
+        self.rollouts.note_published(&published);
+        let stamp = published.stamp();
         let version = published.document.version;
         let text = published.document.text.to_string();
         let known = self.published.insert((version.epoch, version.revision), text.clone());
@@ -451,8 +566,8 @@ impl World {
         if let Some(control) = &mut self.controls[nth] {
             // As the bus does, which refuses an older version than its own.
             let is_later = control.topic.as_ref().is_none_or(|topic| {
-                let topic = topic.document.version;
-                (topic.epoch, topic.revision) < (version.epoch, version.revision)
+                let topic = topic.stamp();
+                (topic.epoch, topic.revision) < (stamp.epoch, stamp.revision)
             });
             if is_later {
                 control.topic = Some(published);
@@ -469,9 +584,11 @@ impl World {
         let Some((_, text)) = self.orders.remove(&order) else {
             return Err(self.broken("an order is answered twice"));
         };
+        self.audit.note_answer(&author(order).name, &outcome);
         match outcome {
             Ok(version) => {
                 self.report.documents += 1;
+                let Some(text) = text else { return Ok(()) };
                 let known = self.stored.insert(version.revision, text);
                 if known.is_some() && !self.went_back {
                     let law = format!("revision {} is answered twice", version.revision);
@@ -486,6 +603,13 @@ impl World {
 
     fn check(&mut self) -> Result<(), String> {
         for nth in 0..self.proxies.len() {
+            let running = self.proxies[nth].running.as_ref();
+            if let Some(running) = running.filter(|_| !self.went_back)
+                && !self.rollouts.may_serve(member_id(nth), &running.text)
+            {
+                let law = format!("member {nth} serves by {} before the share", running.version);
+                return Err(self.broken(law));
+            }
             let saved = self.proxies[nth].saved;
             let before = std::mem::replace(&mut self.saved[nth], saved);
             if before.is_some_and(|before| !saved.is_some_and(|saved| saved.covers(before))) {
@@ -500,6 +624,24 @@ impl World {
         Ok(())
     }
 
+    /// The laws of the audit log that hold when faults have stopped.
+    fn check_audit(&mut self, leader: usize) -> Result<(), String> {
+        let log = self.controls[leader].as_ref().map(|one| one.leader.audit()).unwrap_or_default();
+        if let Err(tampered) = log.verify() {
+            return Err(self.broken(format!("the audit log is not whole: {tampered}")));
+        }
+        self.report.audited += log.head.map_or(0, |head| head.number);
+        self.report.refused += self.audit.refused;
+        if self.went_back {
+            return Ok(());
+        }
+        let ended = self.report.went_on + self.report.went_back;
+        if self.audit.ended > ended {
+            return Err(self.broken("a rollout that never ended has an entry of its end"));
+        }
+        self.audit.check_rest().map_err(|law| self.broken(law))
+    }
+
     /// The laws that hold when faults have stopped.
     fn check_rest(&mut self) -> Result<(), String> {
         let leading: Vec<usize> = (0..self.controls.len())
@@ -508,6 +650,7 @@ impl World {
         let [leader] = leading[..] else {
             return Err(self.broken(format!("{} nodes lead in peace", leading.len())));
         };
+        self.check_audit(leader)?;
         let Some(control) = &self.controls[leader] else { return Ok(()) };
         let view = control.leader.view(self.now);
         let documents = control.leader.documents();
@@ -538,6 +681,19 @@ impl World {
             {
                 return Err(self.broken(format!("the leader does not know member {nth}: {told:?}")));
             }
+        }
+        for (nth, proxy) in self.proxies.iter().enumerate() {
+            // Fewer than wait at most, so none is lost.
+            for event in proxy.happened.saturating_sub(EVENTS_WAITING_MAX as u64)..proxy.happened {
+                let text = format!("{} {event}", proxy.process);
+                if !self.events.contains(&(member_id(nth), text)) {
+                    let law = format!("event {event} of member {nth} never arrived");
+                    return Err(self.broken(law));
+                }
+            }
+        }
+        if let Some(rollout) = view.rollout.filter(|rollout| rollout.is_active) {
+            return Err(self.broken(format!("a rollout never ends: {rollout:?}")));
         }
         match self.orders.len() {
             0 => Ok(()),

@@ -25,16 +25,31 @@ impl Scenario {
         let Some(like) = like else { return };
         self.clients.clear();
         self.starts.clear();
-        let (pool, listener) = (like.pool, like.listener);
-        let is_memcached = match &self.topology.pools()[pool].kind {
-            PoolKind::Memcached(_) | PoolKind::Routed(_) => true,
-            PoolKind::Store
-            | PoolKind::Sharded(_)
-            | PoolKind::Cluster(_)
-            | PoolKind::Replicated(_)
-            | PoolKind::Sentinels(_) => false,
-        };
-        let plain = Habits {
+        let plain = self.prompt_habits(like);
+        for _ in 0..random.between(1, 4) {
+            self.clients.push(plain.clone());
+            self.starts.push(START + random.below(SECOND));
+        }
+        self.add_mutes(&plain, random);
+        for habits in &mut self.last_clients {
+            habits.prompt = None;
+        }
+        if random.percent(25) {
+            self.have_one_silent(random);
+        }
+        if random.percent(30) {
+            for habits in self.clients.iter_mut().filter(|habits| habits.prompt.is_some()) {
+                (habits.depth, habits.batch) = (4, 4);
+                if begins_anew(&self.topology.pools()[habits.pool].kind) {
+                    habits.prompt = habits.prompt.map(|prompt| 2 * prompt);
+                }
+            }
+        }
+    }
+
+    /// Returns the habits of a client that reads its replies and must get them in time.
+    fn prompt_habits(&self, like: Habits) -> Habits {
+        Habits {
             requests: 80,
             connections: 1,
             depth: 1,
@@ -54,15 +69,21 @@ impl Scenario {
             greets: false,
             tracks: false,
             // Its own servers do all else that it waits for.
-            prompt: longest(self.topology.pools(), pool),
-            pool,
-            listener,
+            prompt: longest(self.topology.pools(), like.pool),
             ..like
-        };
-        for _ in 0..random.between(1, 4) {
-            self.clients.push(plain.clone());
-            self.starts.push(START + random.below(SECOND));
         }
+    }
+
+    /// Adds clients that do not read, or that stop in the middle of a request.
+    fn add_mutes(&mut self, plain: &Habits, random: &mut Random) {
+        let is_memcached = match &self.topology.pools()[plain.pool].kind {
+            PoolKind::Memcached(_) | PoolKind::Routed(_) => true,
+            PoolKind::Store
+            | PoolKind::Sharded(_)
+            | PoolKind::Cluster(_)
+            | PoolKind::Replicated(_)
+            | PoolKind::Sentinels(_) => false,
+        };
         let window = self.limits.pass_len() as u64;
         let largest = self.value_len_max as u64 - 128;
         let asks_many = random.percent(30);
@@ -82,20 +103,6 @@ impl Scenario {
             let mute = Some(mute);
             self.clients.push(Habits { mute, prompt: None, write_len, read_len, ..plain.clone() });
             self.starts.push(START + random.below(2 * SECOND) / MICRO * MICRO);
-        }
-        for habits in &mut self.last_clients {
-            habits.prompt = None;
-        }
-        if random.percent(25) {
-            self.have_one_silent(random);
-        }
-        if random.percent(30) {
-            for habits in self.clients.iter_mut().filter(|habits| habits.prompt.is_some()) {
-                (habits.depth, habits.batch) = (4, 4);
-                if begins_anew(&self.topology.pools()[habits.pool].kind) {
-                    habits.prompt = habits.prompt.map(|prompt| 2 * prompt);
-                }
-            }
         }
     }
 

@@ -52,6 +52,35 @@ enum Verdict {
     Crossing,
 }
 
+impl Verdict {
+    /// Returns how a request with `keys` is refused: the kind, the slot, and the error's text.
+    fn refusal(self, keys: &[Vec<u8>], view: &View) -> Option<(Refused, u16, String)> {
+        Some(match self {
+            Verdict::Here => return None,
+            Verdict::Moved(slot, to) => {
+                (Refused::Elsewhere, slot, format!("MOVED {slot} {}", view.address(to)))
+            }
+            Verdict::Ask(slot, to) => {
+                (Refused::Elsewhere, slot, format!("ASK {slot} {}", view.address(to)))
+            }
+            Verdict::TryAgain(slot) => {
+                let text = "TRYAGAIN Multiple keys request during rehashing of slot";
+                (Refused::TryAgain, slot, text.to_owned())
+            }
+            Verdict::Unbound(slot) => {
+                (Refused::Down, slot, "CLUSTERDOWN Hash slot not served".to_owned())
+            }
+            Verdict::Down(slot) => {
+                (Refused::Down, slot, "CLUSTERDOWN The cluster is down".to_owned())
+            }
+            Verdict::Crossing => {
+                let text = "CROSSSLOT Keys in request don't hash to the same slot";
+                (Refused::Crossing, slot_of(&keys[0]), text.to_owned())
+            }
+        })
+    }
+}
+
 impl Server {
     /// Makes it a server of a cluster.
     pub fn join_cluster(&mut self, me: u16, view: Rc<View>) {
@@ -268,32 +297,10 @@ impl Server {
         let is_end = matches!(name, b"EXEC" | b"DISCARD" | b"RESET");
         let is_within = conn.begun.queued.is_some() && !is_end;
         conn.is_asking &= is_within || name == b"MULTI";
-        match name {
-            b"ASKING" => {
-                conn.is_asking = true;
-                reply.extend_from_slice(b"+OK\r\n");
-                return true;
-            }
-            b"READONLY" | b"READWRITE" => {
-                conn.reads_copies = name == b"READONLY";
-                reply.extend_from_slice(b"+OK\r\n");
-                return true;
-            }
-            b"CLUSTER" => {
-                match args[1].to_ascii_uppercase().as_slice() {
-                    b"SLOTS" => node.view.write_slots(reply),
-                    b"SHARDS" => node.view.write_shards(reply),
-                    b"NODES" => node.view.write_nodes(node.me, (&node.away, &node.here), reply),
-                    _ => ledger.fail(|| "a server was asked an odd CLUSTER".to_owned()),
-                }
-                return true;
-            }
-            b"INFO" => {
-                self.write_replication(now, reply);
-                return true;
-            }
-            _ => {}
+        if self.answer_of_cluster(position, name, args, now, ledger, reply) {
+            return true;
         }
+        let conn = &self.conns[position];
         let is_exec = name == b"EXEC";
         let all: Vec<Vec<Vec<u8>>> = match (&conn.begun.queued, is_exec) {
             (Some(queued), true) => queued.clone(),
@@ -305,29 +312,8 @@ impl Server {
         }
         let is_read = all.iter().all(|args| is_read(&args[0]));
         let verdict = self.judge(&keys, is_asking, self.conns[position].reads_copies && is_read);
-        let view = Rc::clone(&self.node().view);
-        let (kind, slot, text) = match verdict {
-            Verdict::Here => return false,
-            Verdict::Moved(slot, to) => {
-                (Refused::Elsewhere, slot, format!("MOVED {slot} {}", view.address(to)))
-            }
-            Verdict::Ask(slot, to) => {
-                (Refused::Elsewhere, slot, format!("ASK {slot} {}", view.address(to)))
-            }
-            Verdict::TryAgain(slot) => {
-                let text = "TRYAGAIN Multiple keys request during rehashing of slot";
-                (Refused::TryAgain, slot, text.to_owned())
-            }
-            Verdict::Unbound(slot) => {
-                (Refused::Down, slot, "CLUSTERDOWN Hash slot not served".to_owned())
-            }
-            Verdict::Down(slot) => {
-                (Refused::Down, slot, "CLUSTERDOWN The cluster is down".to_owned())
-            }
-            Verdict::Crossing => {
-                let text = "CROSSSLOT Keys in request don't hash to the same slot";
-                (Refused::Crossing, slot_of(&keys[0]), text.to_owned())
-            }
+        let Some((kind, slot, text)) = verdict.refusal(&keys, &self.node().view) else {
+            return false;
         };
         if !is_straggler {
             ledger.on_refused(self.index, (slot, kind), now);
@@ -338,6 +324,39 @@ impl Server {
             false => begun.is_refused |= begun.queued.is_some(),
         }
         reply.extend_from_slice(format!("-{text}\r\n").as_bytes());
+        true
+    }
+
+    /// Answers a request about the cluster itself, or about replication. Returns whether it was one.
+    fn answer_of_cluster(
+        &mut self,
+        position: usize,
+        name: &[u8],
+        args: &[Vec<u8>],
+        now: Nanos,
+        ledger: &mut Ledger,
+        reply: &mut Vec<u8>,
+    ) -> bool {
+        let Some(node) = &self.node else { return false };
+        let conn = &mut self.conns[position];
+        match name {
+            b"ASKING" => {
+                conn.is_asking = true;
+                reply.extend_from_slice(b"+OK\r\n");
+            }
+            b"READONLY" | b"READWRITE" => {
+                conn.reads_copies = name == b"READONLY";
+                reply.extend_from_slice(b"+OK\r\n");
+            }
+            b"CLUSTER" => match args[1].to_ascii_uppercase().as_slice() {
+                b"SLOTS" => node.view.write_slots(reply),
+                b"SHARDS" => node.view.write_shards(reply),
+                b"NODES" => node.view.write_nodes(node.me, (&node.away, &node.here), reply),
+                _ => ledger.fail(|| "a server was asked an odd CLUSTER".to_owned()),
+            },
+            b"INFO" => self.write_replication(now, reply),
+            _ => return false,
+        }
         true
     }
 

@@ -44,7 +44,6 @@ impl Server {
     ) {
         let Some(memcached) = &mut self.memcached else { return };
         memcached.reserved.retain(|_, (_, until)| *until > now);
-        let is_reserved = args.get(1).is_some_and(|key| key.starts_with(RESERVED));
         match (args[0].as_slice(), args) {
             (b"version", [_]) => reply.extend_from_slice(b"VERSION 1.6.18\r\n"),
             (b"stats", [_]) => {
@@ -59,20 +58,50 @@ impl Server {
                 ledger.on_flush(self.pool, self.index, is_straggler);
                 reply.extend_from_slice(b"OK\r\n");
             }
-            (b"get", [_, key]) if is_reserved => {
+            _ if args.get(1).is_some_and(|key| key.starts_with(RESERVED)) => {
+                self.execute_reserved(args, (now, is_straggler), ledger, reply);
+            }
+            _ => self.execute_items(args, is_straggler, ledger, reply),
+        }
+    }
+
+    /// Executes a command about one of Keyway's own items.
+    fn execute_reserved(
+        &mut self,
+        args: &[Vec<u8>],
+        (now, is_straggler): (Nanos, bool),
+        ledger: &mut Ledger,
+        reply: &mut Vec<u8>,
+    ) {
+        let Some(memcached) = &mut self.memcached else { return };
+        match (args[0].as_slice(), args) {
+            (b"get", [_, key]) => {
                 if let Some((value, _)) = memcached.reserved.get(key) {
                     write_item(reply, key, value, None);
                 }
                 reply.extend_from_slice(b"END\r\n");
             }
-            (b"add", [_, key, _, expiry, _, value]) if is_reserved => {
+            (b"add", [_, key, _, expiry, _, value]) => {
                 let seconds = String::from_utf8_lossy(expiry).parse().unwrap_or(0);
                 self.add_reserved(key, value, (now, seconds), ledger, reply);
             }
-            (b"delete", [_, key]) if is_reserved => {
+            (b"delete", [_, key]) => {
                 let had = memcached.reserved.remove(key).is_some();
                 reply.extend_from_slice(if had { b"DELETED\r\n" } else { b"NOT_FOUND\r\n" });
             }
+            _ => self.execute_items(args, is_straggler, ledger, reply),
+        }
+    }
+
+    /// Executes a command about the items of clients.
+    fn execute_items(
+        &mut self,
+        args: &[Vec<u8>],
+        is_straggler: bool,
+        ledger: &mut Ledger,
+        reply: &mut Vec<u8>,
+    ) {
+        match (args[0].as_slice(), args) {
             (b"get" | b"gets", [verb, keys @ ..]) => {
                 for key in keys {
                     self.check_place(0, key, ledger);

@@ -86,7 +86,7 @@ impl Boxed {
     /// Moves elements from sparse pages, of a large collection the part whose
     /// turn it is; counts `visits` down and `moved` up.
     pub(crate) fn compact(&mut self, memory: Memory<'_>, visits: &mut u32, moved: &mut u64) {
-        let relocate = |item: &mut Owned| item.relocate(memory.heap, memory.arena);
+        let relocate = |item: &mut Owned| item.relocate(memory);
         match self {
             Boxed::Fields(fields) => fields.compact(memory, visits, moved, relocate),
             Boxed::Timed(timed) => timed.compact(memory, visits, moved),
@@ -200,8 +200,7 @@ impl<'a> Item<'a> {
 impl Owned {
     /// An item whose value is a structure, which it owns.
     pub(crate) fn create_boxed(
-        heap: &Heap,
-        arena: usize,
+        memory: Memory<'_>,
         meta: &Meta,
         access: u32,
         key: &[u8],
@@ -209,7 +208,7 @@ impl Owned {
     ) -> Self {
         debug_assert!(meta.encoding.is_boxed());
         let address = NodeBox::into_raw(boxed).expose_provenance().to_ne_bytes();
-        Self::create(heap, arena, meta, access, key, (&address, address.len()))
+        Self::create(memory, meta, access, key, &address, address.len())
     }
 
     /// Bytes it takes of the system's memory, with what its value leads to.

@@ -316,7 +316,7 @@ impl Chunks {
             let count = self.runs.len();
             removed += self.change_run(at, |run| {
                 let (bytes, gone) =
-                    without_equal(&run.bytes, run.count, value, (limit - removed, from_end));
+                    without_equal(&run.bytes, run.count, value, limit - removed, from_end);
                 if gone > 0 {
                     run.bytes = bytes;
                     run.count -= gone;
@@ -365,7 +365,8 @@ pub(crate) fn without_equal(
     run: &[u8],
     count: usize,
     value: &[u8],
-    (limit, from_end): (usize, bool),
+    limit: usize,
+    from_end: bool,
 ) -> (Node<u8>, usize) {
     let mut equal: Vec<Range<usize>> = Vec::new();
     let mut at = 0;

@@ -3,22 +3,21 @@ use crate::items::{Encoding, Item, Marks, Meta, Owned, Position, Table};
 use keyway_memory::Memory;
 use keyway_memory::steps_of_block;
 
-/// Items of a bucket that random picks reach alike.
+/// Number of items of a bucket that random picks reach with the same chance.
 const RANDOM_ITEMS: u64 = 16;
-/// Buckets compacted at a time: some ten microseconds.
+/// Number of buckets that are compacted at a time. It takes some ten microseconds.
 const COMPACTED_BUCKETS: usize = 128;
-/// Steps of a walk: reversed hashes.
+/// Number of cursors of a walk. A cursor is a hash with its bits reversed.
 const HASHES: u64 = 1 << 32;
 const MARKS: Marks = Marks { frequency: 0, main: true, volatile: false };
 
-/// The fields of a large hash with their values, or the members of a large
-/// set, whose values are empty: a table like that of the key space, and as
-/// compact.
+/// The fields of a large hash with their values, or the members of a large set, whose values are
+/// empty. The table is like that of the key space, and as compact.
 pub(crate) struct Fields {
     table: Table,
-    /// Bytes that the items take.
+    /// Bytes of the items.
     item_bytes: usize,
-    /// The bucket to be compacted next, if there are so many.
+    /// The bucket to be compacted next. The table may have fewer buckets by then.
     compacted: u32,
 }
 
@@ -42,43 +41,45 @@ impl Fields {
         self.table.find(means.hash(key), |item, _| item.key() == key)
     }
 
-    /// The item of a field, if there is one.
+    /// Returns the item of a field, if there is one.
     #[inline]
     pub(crate) fn get(&self, means: Means<'_>, key: &[u8]) -> Option<Item<'_>> {
         self.find(means, key).map(|position| self.table.item(position))
     }
 
-    /// Sets a field; whether it is new.
+    /// Sets a field. Returns whether the field is new.
     pub(crate) fn set(&mut self, means: Means<'_>, key: &[u8], value: &[u8]) -> bool {
         self.put(means, key, value).0
     }
 
-    /// As [`Fields::set`], of a field that expires at a time, or with `None`
-    /// never.
+    /// Sets a field with its expiry, in milliseconds since the Unix epoch. `None` means that the
+    /// field never expires. Returns whether the field is new.
     pub(super) fn set_until(
         &mut self,
         means: Means<'_>,
-        (key, value): (&[u8], &[u8]),
+        key: &[u8],
+        value: &[u8],
         expiry: Option<u64>,
     ) -> bool {
-        self.put_with(means, (key, value), &Meta::new(Encoding::Text, expiry)).0
+        self.put_with(means, key, value, &Meta::new(Encoding::Text, expiry)).0
     }
 
-    /// As [`Fields::set`], with the field's item.
+    /// Sets a field. Returns whether the field is new, and its item.
     pub(crate) fn put(&mut self, means: Means<'_>, key: &[u8], value: &[u8]) -> (bool, Item<'_>) {
-        self.put_with(means, (key, value), &Meta::new(Encoding::Text, None))
+        self.put_with(means, key, value, &Meta::new(Encoding::Text, None))
     }
 
     #[inline]
     fn put_with(
         &mut self,
         means: Means<'_>,
-        (key, value): (&[u8], &[u8]),
+        key: &[u8],
+        value: &[u8],
         meta: &Meta,
     ) -> (bool, Item<'_>) {
         let create = || {
             let memory = means.memory();
-            Owned::create(memory.heap, memory.arena, meta, 0, key, (value, value.len()))
+            Owned::create(memory, meta, 0, key, value, value.len())
         };
         let found = self.find(means, key);
         let position = match found {
@@ -100,8 +101,8 @@ impl Fields {
         (found.is_none(), self.table.item(position))
     }
 
-    /// Writes a value over the one that a field has, where it lies; whether there is
-    /// such a field, and its block suits the value.
+    /// Overwrites the value of a field in place. Returns false if there is no such field, or if its
+    /// block does not suit the value.
     pub(crate) fn overwrite(&mut self, means: Means<'_>, key: &[u8], value: &[u8]) -> bool {
         let meta = Meta::new(Encoding::Text, None);
         let found = self.find(means, key);
@@ -109,23 +110,23 @@ impl Fields {
         found.is_some_and(|position| self.table.with_item(position, overwrite))
     }
 
-    /// Sets when a field that is there expires.
+    /// Sets the expiry of an existing field. Nothing happens if there is no such field.
     pub(super) fn set_expiry(&mut self, means: Means<'_>, key: &[u8], expiry: Option<u64>) {
         let Some(position) = self.find(means, key) else { return };
         let memory = means.memory();
         let change = self.table.with_item(position, |item| {
             let (meta, value_len) = (item.item().meta(), item.item().value().len());
-            item.reshape(memory.heap, memory.arena, &Meta { expiry, ..meta }, value_len)
+            item.reshape(memory, &Meta { expiry, ..meta }, value_len)
         });
         self.item_bytes = self.item_bytes.wrapping_add_signed(change as isize);
     }
 
-    /// Removes a field of this hash that expires at `time`; whether there was
-    /// one.
+    /// Removes a field with this hash value that expires at `time`. Returns whether there was one.
     pub(super) fn remove_expired(
         &mut self,
         means: Means<'_>,
-        (hash, time): (u32, u64),
+        hash: u32,
+        time: u64,
         gone: &mut dyn FnMut(&[u8]),
     ) -> bool {
         let found = self
@@ -138,14 +139,14 @@ impl Fields {
         true
     }
 
-    /// Adds an item whose key is not there yet.
+    /// Adds an item. The table must not have its key.
     fn add(&mut self, means: Means<'_>, item: Owned) -> Position {
         self.item_bytes += item.block_bytes();
         let hash = means.hash(item.item().key());
         self.table.insert(means.memory(), hash, item, MARKS, |key| means.hash(key))
     }
 
-    /// Removes a field; whether it was there.
+    /// Removes a field. Returns whether it existed.
     pub(crate) fn remove(&mut self, means: Means<'_>, key: &[u8]) -> bool {
         let Some(position) = self.find(means, key) else { return false };
         let item = self.table.remove(means.memory(), position);
@@ -153,19 +154,19 @@ impl Fields {
         true
     }
 
-    /// Visits all items, in no order that means anything: faster than
-    /// [`Fields::iter`], which can be stopped.
+    /// Visits all items in an arbitrary order. This is faster than [`Fields::iter`], but cannot be
+    /// stopped.
     #[inline]
     pub(crate) fn visit<'s>(&'s self, visit: impl FnMut(Item<'s>)) {
         self.table.visit(visit);
     }
 
-    /// All items, in no order that means anything.
+    /// Returns all items in an arbitrary order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Item<'_>> + '_ {
         self.iter_from(0)
     }
 
-    /// The same from some start on; which is up to the number.
+    /// Returns all items in an arbitrary order. The number `start` decides which item is the first.
     pub(crate) fn iter_from(&self, start: u64) -> impl Iterator<Item = Item<'_>> + '_ {
         let count = self.table.bucket_count();
         let first = (start % count.max(1) as u64) as usize;
@@ -175,8 +176,8 @@ impl Fields {
             .map(|position| self.table.item(position))
     }
 
-    /// An item, each as likely as the others, but for those of very full
-    /// buckets. There must be one.
+    /// Returns a random item. All items have the same chance, except those of very full buckets.
+    /// The table must not be empty.
     pub(crate) fn random(&self, mut random: impl FnMut() -> u64) -> Option<Item<'_>> {
         if self.len() == 0 {
             return None;
@@ -193,7 +194,7 @@ impl Fields {
     }
 
     /// Visits `count` items from the cursor on, or a few more. Returns the next cursor, which is 0
-    /// at the end. A walk visits every item that is there throughout, although the table grows and
+    /// at the end. A walk visits every item that exists throughout, even if the table grows or
     /// shrinks meanwhile.
     pub(crate) fn scan<'s>(
         &'s self,
@@ -216,9 +217,9 @@ impl Fields {
         if reversed < HASHES { reversed } else { 0 }
     }
 
-    /// Has `relocate` move the items that lie on sparse pages, see
-    /// [`super::Boxed::compact`]: from where the last call stopped, until all
-    /// was looked at once or no `visits` are left.
+    /// Has `relocate` move the items on sparse pages, see [`super::Boxed::compact`]. The call
+    /// starts where the last one stopped. It ends after one look at every item, or when no `visits`
+    /// are left.
     pub(crate) fn compact(
         &mut self,
         memory: Memory<'_>,
@@ -233,7 +234,7 @@ impl Fields {
             }
             let bucket = self.compacted as usize % count;
             self.compacted = bucket as u32 + 1;
-            // A bucket without items is looked at as well.
+            // An empty bucket counts as a visit too.
             *visits -= 1;
             self.table.compact(memory, bucket, moved, |item, moved| {
                 *visits = visits.saturating_sub(1);
@@ -253,7 +254,7 @@ impl Fields {
         copy
     }
 
-    /// Frees up to `steps` items; whether none is left.
+    /// Frees up to `steps` items. Returns whether no item is left.
     pub(crate) fn free_some(&mut self, memory: Memory<'_>, steps: &mut u32) -> bool {
         while *steps > 0 {
             let freed = match self.table.pop(memory) {
@@ -271,7 +272,7 @@ impl Fields {
 fn copy_of(means: Means<'_>, item: &Item<'_>) -> Owned {
     let (memory, value) = (means.memory(), item.value());
     let meta = Meta::new(Encoding::Text, item.expiry());
-    Owned::create(memory.heap, memory.arena, &meta, 0, item.key(), (value, value.len()))
+    Owned::create(memory, &meta, 0, item.key(), value, value.len())
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@
 
 use keyway_memory::nodes::{self, Node as Room, Nodes};
 use std::mem;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 const LEAF_MAX: usize = 64;
 const CHILDREN_MAX: usize = 32;
@@ -172,15 +172,15 @@ impl<T: Copy> Ranks<T> {
         }
     }
 
-    /// Visits the entries of the ranks from `from` up to `to`, the last one
-    /// first if `reverse`, until `visit` breaks off.
+    /// Visits the entries of these ranks, as far as there are entries, the last one first if
+    /// `reverse`, until `visit` breaks off.
     pub(crate) fn visit(
         &self,
-        (from, to): (usize, usize),
+        ranks: Range<usize>,
         reverse: bool,
         mut visit: impl FnMut(&T) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        let (mut from, mut to) = (from, to.min(self.len));
+        let (mut from, mut to) = (ranks.start, ranks.end.min(self.len));
         while from < to {
             let Some((entries, start)) = self.leaf(if reverse { to - 1 } else { from }) else {
                 break;
@@ -430,7 +430,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn all(ranks: &Ranks<u32>, range: (usize, usize), reverse: bool) -> Vec<u32> {
+    fn all(ranks: &Ranks<u32>, range: Range<usize>, reverse: bool) -> Vec<u32> {
         let mut all = Vec::new();
         let _ = ranks.visit(range, reverse, |entry| {
             all.push(*entry);
@@ -482,12 +482,12 @@ mod tests {
                 check(&ranks.root, &mut made);
                 prop_assert_eq!((ranks.leaves, ranks.inner), (made.leaves, made.inner));
                 prop_assert_eq!(ranks.len(), model.len());
-                prop_assert_eq!(&all(&ranks, (0, usize::MAX), false), &model);
+                prop_assert_eq!(&all(&ranks, 0..usize::MAX, false), &model);
                 let (from, to) = (usize::from(start) % (model.len() + 1), model.len() / 2);
                 let mut part: Vec<u32> = model.get(from..to).unwrap_or_default().to_vec();
-                prop_assert_eq!(&all(&ranks, (from, to), false), &part);
+                prop_assert_eq!(&all(&ranks, from..to, false), &part);
                 part.reverse();
-                prop_assert_eq!(all(&ranks, (from, to), true), part);
+                prop_assert_eq!(all(&ranks, from..to, true), part);
                 let bound = u32::from(start);
                 let before = model.partition_point(|entry| *entry < bound);
                 prop_assert_eq!(ranks.count_before(|entry| *entry < bound), before);

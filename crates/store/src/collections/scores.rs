@@ -63,12 +63,7 @@ impl Scores {
     }
 
     /// Gives a member a score; `old` is the one it has.
-    pub(crate) fn put(
-        &mut self,
-        means: Means<'_>,
-        (score, member): (f64, &[u8]),
-        old: Option<f64>,
-    ) {
+    pub(crate) fn put(&mut self, means: Means<'_>, score: f64, member: &[u8], old: Option<f64>) {
         if let Some(old) = old {
             let rank = self.rank_of((old, member));
             self.ranks.remove(rank);
@@ -100,8 +95,9 @@ impl Scores {
 
     pub(crate) fn duplicate(&self, means: Means<'_>) -> Self {
         let mut copy = Self::new();
-        let _ = self.ranks.visit((0, usize::MAX), false, |entry| {
-            copy.put(means, entry.key(), None);
+        let _ = self.ranks.visit(0..usize::MAX, false, |entry| {
+            let (score, member) = entry.key();
+            copy.put(means, score, member, None);
             ControlFlow::Continue(())
         });
         copy
@@ -117,7 +113,7 @@ impl Scores {
             let is_before = |other: &Ranked| order(other.key(), key) == Ordering::Less;
             let rank = ranks.count_before(is_before);
             ranks.remove(rank);
-            item.relocate(memory.heap, memory.arena);
+            item.relocate(memory);
             let entry = Ranked { score, item: item.item().address() };
             let key = (score, item.item().key());
             ranks.insert(entry, |other| order(other.key(), key) == Ordering::Less);

@@ -132,12 +132,10 @@ impl<'a> Sorted<'a> {
                 }
                 found.into_iter().try_for_each(|(member, score)| visit(member, score))
             }
-            Self::Boxed(scores, _) => {
-                scores.ranks.visit((ranks.start, ranks.end), reverse, |entry| {
-                    let (score, member) = entry.key();
-                    visit(member, score)
-                })
-            }
+            Self::Boxed(scores, _) => scores.ranks.visit(ranks, reverse, |entry| {
+                let (score, member) = entry.key();
+                visit(member, score)
+            }),
         };
     }
 

@@ -254,11 +254,12 @@ impl Timed {
     pub(crate) fn set(
         &mut self,
         means: Means<'_>,
-        (field, value): (&[u8], &[u8]),
+        field: &[u8],
+        value: &[u8],
         time: Option<u64>,
     ) -> bool {
         let old = self.fields.get(means, field).and_then(|item| item.expiry());
-        let is_new = self.fields.set_until(means, (field, value), time);
+        let is_new = self.fields.set_until(means, field, value, time);
         self.note(means, field, old, time);
         is_new || means.has_passed(old)
     }
@@ -320,8 +321,7 @@ impl Timed {
         {
             self.hints.remove(0);
             *steps = steps.saturating_sub(STEPS_PER_FIELD);
-            removed +=
-                usize::from(self.fields.remove_expired(means, (hint.hash, hint.time()), gone));
+            removed += usize::from(self.fields.remove_expired(means, hint.hash, hint.time(), gone));
         }
         removed
     }
@@ -329,7 +329,7 @@ impl Timed {
     pub(crate) fn duplicate(&self, means: Means<'_>) -> Self {
         let fields = self.fields.duplicate(means);
         let mut hints = Ranks::new();
-        let _ = self.hints.visit((0, usize::MAX), false, |hint| {
+        let _ = self.hints.visit(0..usize::MAX, false, |hint| {
             hints.insert(*hint, |_| true);
             ControlFlow::Continue(())
         });
@@ -339,7 +339,7 @@ impl Timed {
     /// Moves what lies on sparse pages, see [`super::Boxed::compact`].
     pub(crate) fn compact(&mut self, memory: Memory<'_>, visits: &mut u32, moved: &mut u64) {
         // Hints know fields by their hash.
-        let relocate = |item: &mut Owned| item.relocate(memory.heap, memory.arena);
+        let relocate = |item: &mut Owned| item.relocate(memory);
         self.fields.compact(memory, visits, moved, relocate);
         self.hints.compact(visits, moved);
     }

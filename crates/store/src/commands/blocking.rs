@@ -86,13 +86,13 @@ pub(super) fn attempt(
         Verb::Blpop => pop(call, how, End::Left, out),
         Verb::Brpop => pop(call, how, End::Right, out),
         Verb::Blmove => {
-            let ends = (End::parse(call, 3)?, End::parse(call, 4)?);
+            let (from, to) = (End::parse(call, 3)?, End::parse(call, 4)?);
             let patience = patience(call, last)?;
-            Ok((move_element(call, how, ends, out)?, patience))
+            Ok((move_element(call, how, from, to, out)?, patience))
         }
         Verb::Brpoplpush => {
             let patience = patience(call, last)?;
-            Ok((move_element(call, how, (End::Right, End::Left), out)?, patience))
+            Ok((move_element(call, how, End::Right, End::Left, out)?, patience))
         }
         Verb::Bzpopmin => pop_sorted(call, how, sorted::End::Min, out),
         Verb::Bzpopmax => pop_sorted(call, how, sorted::End::Max, out),
@@ -103,7 +103,7 @@ pub(super) fn attempt(
             let patience = patience(call, 1)?;
             let keys = call.args_from(3, 1).take(keys);
             let serve = |entry: &mut Entry<'_>, key: &[u8], out: &mut Vec<u8>| {
-                list::take_some(entry, key, (end, count), out)
+                list::take_some(entry, key, end, count, out)
             };
             Ok((first_of(call, how, keys, serve, out)?, patience))
         }
@@ -112,7 +112,7 @@ pub(super) fn attempt(
             let patience = patience(call, 1)?;
             let keys = call.args_from(3, 1).take(keys);
             let serve = |entry: &mut Entry<'_>, key: &[u8], out: &mut Vec<u8>| {
-                sorted::take_some(call, entry, key, (end, count), out)
+                sorted::take_some(call, entry, key, end, count, out)
             };
             Ok((first_of(call, how, keys, serve, out)?, patience))
         }
@@ -186,7 +186,8 @@ fn is_taken(call: &Call<'_>, how: How<'_>, key: &[u8]) -> bool {
 fn move_element(
     call: &Call<'_>,
     how: How<'_>,
-    ends: (End, End),
+    from: End,
+    to: End,
     out: &mut Vec<u8>,
 ) -> Result<Found, Fault> {
     let source = call.arg(1);
@@ -194,7 +195,7 @@ fn move_element(
         return Ok(Found::Nothing);
     }
     let is_ready = matches!(how, How::Ready(_));
-    match list::try_move(call, ends, out) {
+    match list::try_move(call, from, to, out) {
         Ok(true) => Ok(Found::Answered),
         Ok(false) => Ok(Found::Nothing),
         Err(list::MoveFault::Source) if is_ready => Ok(Found::NotForIt),

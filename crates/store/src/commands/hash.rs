@@ -16,8 +16,8 @@ pub(super) fn hset(call: &Call<'_>, name: &str, out: &mut Vec<u8>) -> Outcome {
         let counts = name == "hset";
         let added = match call.args.len() {
             4 => {
-                let pair = (call.arg(2), call.arg(3));
-                usize::from(call.store.set_field(call.turn, call.arg(1), pair)?)
+                let [key, field, value] = [1, 2, 3].map(|index| call.arg(index));
+                usize::from(call.store.set_field(call.turn, key, field, value)?)
             }
             _ => call.with_key(|mut entry| {
                 entry.edit(Kind::Hash, "hset", |editor| {
@@ -207,7 +207,7 @@ pub(super) fn hrandfield(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
         reply::array(out, if with_values && !nests { 2 * len } else { len });
         let pick = || source.pick(random);
         let visit = |each: &mut dyn FnMut((_, _))| source.visit(each);
-        sample(call, (wanted, source.len), pick, visit, out, |(field, value), out| {
+        sample(call, wanted, source.len, pick, visit, out, |(field, value), out| {
             if nests {
                 reply::array(out, 2);
             }

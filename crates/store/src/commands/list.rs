@@ -320,7 +320,7 @@ pub(super) fn lmove(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
 }
 
 fn move_element(call: &Call<'_>, from: End, to: End, out: &mut Vec<u8>) -> Outcome {
-    match try_move(call, (from, to), out) {
+    match try_move(call, from, to, out) {
         Ok(true) => {}
         Ok(false) => call.turn.protocol.null(out),
         Err(_) => return Err(WrongType.into()),
@@ -337,7 +337,8 @@ pub(super) enum MoveFault {
 /// Moves an element, if there is one, and writes it; whether there is.
 pub(super) fn try_move(
     call: &Call<'_>,
-    (from, to): (End, End),
+    from: End,
+    to: End,
     out: &mut Vec<u8>,
 ) -> Result<bool, MoveFault> {
     let (source, target) = (call.arg(1), call.arg(2));
@@ -400,7 +401,8 @@ pub(super) fn parse_multi_pop(call: &Call<'_>, index: usize) -> Result<(usize, E
 pub(super) fn take_some(
     entry: &mut Entry<'_>,
     key: &[u8],
-    (end, count): (End, usize),
+    end: End,
+    count: usize,
     out: &mut Vec<u8>,
 ) -> Result<bool, WrongType> {
     let Some(list) = entry.look_at::<List<'_>>()? else { return Ok(false) };
@@ -432,7 +434,7 @@ pub(super) fn lmpop(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     let keys = call.args_from(2, 1).take(keys);
     let mut locked = call.store.lock_keys(keys.clone());
     for key in keys {
-        if take_some(&mut locked.entry(call.turn, key), key, (end, count), out)? {
+        if take_some(&mut locked.entry(call.turn, key), key, end, count, out)? {
             return Ok(());
         }
     }

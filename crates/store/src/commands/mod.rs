@@ -48,17 +48,31 @@ pub(crate) fn execute(
     out: &mut Vec<u8>,
 ) {
     if store.effects.is_on() && told::may_change(request) {
-        let is_streamed = transfer.is_some_and(|transfer| transfer.streamed_len() > 0);
-        if !is_streamed && told::tells_itself(request) {
-            return execute_only(store, request, turn.with(Mode::TELLING), transfer, out);
-        }
-        return told::execute(store, request, (turn, is_streamed), out, |turn, out| {
-            execute_only(store, request, turn, transfer, out);
-        });
+        return execute_told(store, request, turn, transfer, out);
     }
     execute_only(store, request, turn, transfer, out);
 }
 
+/// Executes a request whose effect somebody follows.
+#[inline(never)]
+fn execute_told(
+    store: &Store,
+    request: &Request<'_>,
+    turn: Turn,
+    transfer: Option<&Transfer<'_>>,
+    out: &mut Vec<u8>,
+) {
+    let is_streamed = transfer.is_some_and(|transfer| transfer.streamed_len() > 0);
+    if !is_streamed && told::tells_itself(request) {
+        return execute_only(store, request, turn.with(Mode::TELLING), transfer, out);
+    }
+    told::execute(store, request, turn, is_streamed, out, |turn, out| {
+        execute_only(store, request, turn, transfer, out);
+    });
+}
+
+#[inline(always)]
+#[allow(clippy::inline_always, reason = "a few instructions around each command")]
 fn execute_only(
     store: &Store,
     request: &Request<'_>,
@@ -87,7 +101,7 @@ pub(crate) fn attempt(
     out: &mut Vec<u8>,
 ) -> (Found, Patience) {
     if store.effects.is_on() && told::may_change(request) {
-        return told::execute(store, request, (turn, false), out, |turn, out| {
+        return told::execute(store, request, turn, false, out, |turn, out| {
             attempt_only(store, request, turn, how, out)
         });
     }

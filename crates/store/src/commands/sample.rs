@@ -53,7 +53,8 @@ impl Wanted {
 /// `visit` goes over all.
 pub(super) fn sample<T: Ord + Copy>(
     call: &Call<'_>,
-    (wanted, len): (Wanted, usize),
+    wanted: Wanted,
+    len: usize,
     pick: impl Fn() -> Option<T>,
     visit: impl FnOnce(&mut dyn FnMut(T)),
     out: &mut Vec<u8>,

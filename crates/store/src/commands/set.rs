@@ -122,10 +122,10 @@ pub(super) fn spop(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
             if let Some(set) = editor.view::<Set<'_>>() {
                 let visit = |each: &mut dyn FnMut(_)| set.visit(each);
                 let mut names = Vec::new();
-                let wanted = (Wanted::Distinct(taken), len);
                 sample(
                     call,
-                    wanted,
+                    Wanted::Distinct(taken),
+                    len,
                     || set.random(random),
                     visit,
                     &mut names,
@@ -164,7 +164,7 @@ pub(super) fn srandmember(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
         reply::array(out, sample_len(wanted, set.len()));
         let visit = |each: &mut dyn FnMut(_)| set.visit(each);
         let pick = || set.random(random);
-        sample(call, (wanted, set.len()), pick, visit, out, write_member)
+        sample(call, wanted, set.len(), pick, visit, out, write_member)
     })?
 }
 

@@ -126,7 +126,7 @@ fn set_with_options(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
                 _ => expiry,
             };
             let sets_expiry = matches!(options.keep, Keep::Set(_));
-            set_until(call, &mut entry, call.arg(2), (expiry, sets_expiry));
+            set_until(call, &mut entry, call.arg(2), expiry, sets_expiry);
         }
         match (options.get, refused) {
             (true, _) => {}
@@ -142,7 +142,8 @@ fn set_until(
     call: &Call<'_>,
     entry: &mut Entry<'_>,
     value: &[u8],
-    (expiry, sets_expiry): (Option<u64>, bool),
+    expiry: Option<u64>,
+    sets_expiry: bool,
 ) {
     let is_past = expiry.is_some_and(|expiry| expiry <= call.turn.now_millis);
     if is_past {

@@ -110,7 +110,7 @@ impl Large {
     fn step(&mut self, item: Item<'_>, means: Means<'_>, out: &mut Vec<u8>) -> bool {
         match &mut self.place {
             Place::Cursor { cursor, earliest } if item.encoding().kind() == Kind::Hash => {
-                *cursor = scan_hash(&Hash::of(item, means), (*cursor, *earliest), out);
+                *cursor = scan_hash(&Hash::of(item, means), *cursor, *earliest, out);
                 *cursor == 0
             }
             Place::Cursor { cursor, .. } => {
@@ -144,7 +144,7 @@ impl Large {
 }
 
 /// Appends some fields from a cursor on; the next cursor.
-fn scan_hash(hash: &Hash<'_>, (cursor, earliest): (u64, Option<u64>), out: &mut Vec<u8>) -> u64 {
+fn scan_hash(hash: &Hash<'_>, cursor: u64, earliest: Option<u64>, out: &mut Vec<u8>) -> u64 {
     hash.scan_timed(cursor, ELEMENTS_AT_ONCE as u64, |field, value, time| {
         if let Some(earliest) = earliest {
             write_len(time.map_or(0, |time| time.saturating_sub(earliest) + 1), out);

@@ -5,7 +5,7 @@ use crate::collections::fields::Fields;
 use crate::collections::hash::{self, Hash, find};
 use crate::collections::timed::{self, Timed};
 use crate::collections::{Boxed, Means, WrongType};
-use crate::entry::{Editor, Entry};
+use crate::entry::{Editor, Entry, Event};
 use crate::items::{Encoding, Kind, Owned};
 use crate::store::{Store, Turn};
 use keyway_base::KeyspaceEvents;
@@ -33,15 +33,16 @@ impl Store {
         &self,
         turn: Turn,
         key: &[u8],
-        (field, value): (&[u8], &[u8]),
+        field: &[u8],
+        value: &[u8],
     ) -> Result<bool, WrongType> {
-        let event = (KeyspaceEvents::HASH, "hset");
+        let event = Event { class: KeyspaceEvents::HASH, name: "hset" };
         let overwrite = |item: &mut Owned, shard_index| {
             let means = self.means(shard_index, turn.now_millis);
             hash::overwrite(item, means, field, value)
         };
         let set = |mut entry: Entry<'_>| {
-            entry.edit(Kind::Hash, event.1, |editor| set(editor, field, value, Until::Ever))
+            entry.edit(Kind::Hash, event.name, |editor| set(editor, field, value, Until::Ever))
         };
         self.overwrite(turn, key, event, overwrite, set).unwrap_or(Ok(false))
     }
@@ -113,7 +114,7 @@ fn set_timed(editor: &mut Editor<'_, '_>, field: &[u8], value: &[u8], until: Unt
             found.and_then(|(_, time)| time)
         }
     };
-    let set = |timed: &mut Timed, means: Means<'_>| timed.set(means, (field, value), time);
+    let set = |timed: &mut Timed, means: Means<'_>| timed.set(means, field, value, time);
     if let Some(is_new) = editor.with(Boxed::timed_mut, set) {
         editor.touch();
         return is_new;
@@ -217,7 +218,7 @@ fn box_up(editor: &mut Editor<'_, '_>) {
     if is_timed {
         let mut timed = Timed::new(Fields::new());
         if let Some(hash) = editor.view::<Hash<'_>>() {
-            hash.visit_timed(|field, value, time| _ = timed.set(means, (field, value), time));
+            hash.visit_timed(|field, value, time| _ = timed.set(means, field, value, time));
         }
         return editor.store_boxed(Encoding::HashTimedBoxed, Boxed::Timed(nodes::boxed(timed)));
     }

@@ -90,7 +90,7 @@ pub(crate) fn remove_equal(
     if count == 0 {
         return 0;
     }
-    let (rest, removed) = without_equal(&bytes[HEADER_LEN..], count, value, (limit, from_end));
+    let (rest, removed) = without_equal(&bytes[HEADER_LEN..], count, value, limit, from_end);
     if removed > 0 {
         editor.splice(HEADER_LEN..len, &[&rest], count - removed);
     }

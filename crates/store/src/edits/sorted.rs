@@ -16,7 +16,7 @@ pub(crate) fn put(editor: &mut Editor<'_, '_>, member: &[u8], score: f64, old: O
     if is_full || member.len() > BLOB_STRING_LEN_MAX {
         box_up(editor);
     }
-    let put = |scores: &mut Scores, means: Means<'_>| scores.put(means, (score, member), old);
+    let put = |scores: &mut Scores, means: Means<'_>| scores.put(means, score, member, old);
     if editor.with(Boxed::scores_mut, put).is_some() {
         editor.touch();
         return;
@@ -93,7 +93,7 @@ fn box_up(editor: &mut Editor<'_, '_>) {
     let means = editor.means();
     let mut scores = Scores::new();
     if let Some(set) = editor.view::<Sorted<'_>>() {
-        set.visit(|member, score| scores.put(means, (score, member), None));
+        set.visit(|member, score| scores.put(means, score, member, None));
     }
     editor.store_boxed(Encoding::SortedBoxed, Boxed::Sorted(scores));
 }

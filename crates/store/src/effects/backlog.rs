@@ -163,7 +163,7 @@ impl Backlog {
     /// Adds a reader of what comes from now on, which knows what is selected; its number and
     /// offset.
     pub(super) fn join_relayed(&mut self, keeping: Keeping) -> (u64, u64) {
-        (self.add((self.end, self.next_ticket), keeping), self.end)
+        (self.add(self.end, self.next_ticket, keeping), self.end)
     }
 
     /// Bytes of the tables of blocks and lanes.
@@ -259,16 +259,16 @@ impl Backlog {
     pub(super) fn join(&mut self, keeping: Keeping) -> (u64, u64) {
         // The reader does not know what is selected.
         self.selected = None;
-        (self.add((self.end, self.next_ticket), keeping), self.end)
+        (self.add(self.end, self.next_ticket, keeping), self.end)
     }
 
     /// Adds a reader that knows the stream up to `offset`.
     pub(super) fn join_at(&mut self, offset: u64, keeping: Keeping) -> Option<u64> {
         let (start, end) = self.kept();
-        (start..=end).contains(&offset).then(|| self.add((offset, 0), keeping))
+        (start..=end).contains(&offset).then(|| self.add(offset, 0, keeping))
     }
 
-    fn add(&mut self, (position, told): (u64, u64), keeping: Keeping) -> u64 {
+    fn add(&mut self, position: u64, told: u64, keeping: Keeping) -> u64 {
         self.reader_count += 1;
         let number = self.reader_count;
         self.readers.push(Reader { number, position, told, keeping, is_lost: false });

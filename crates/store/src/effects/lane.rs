@@ -66,12 +66,7 @@ impl Units {
     }
 
     /// Adds one command of a database. `len` bytes were said to be what it takes at most.
-    pub(super) fn push_command(
-        &mut self,
-        (ticket, database): (u64, u32),
-        words: &[&[u8]],
-        len: usize,
-    ) {
+    pub(super) fn push_command(&mut self, ticket: u64, database: u32, words: &[&[u8]], len: usize) {
         self.reserve(len);
         let start = self.bytes.len();
         write_command(words, &mut self.bytes);

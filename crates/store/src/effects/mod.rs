@@ -196,7 +196,7 @@ impl Effects {
     pub(crate) fn tell_command(&self, database: u32, words: &[&[u8]]) {
         let len = command_len_max(words);
         let is_told = self.append_by(len, |lane, ticket| {
-            lane.push_command((ticket, database), words, len);
+            lane.push_command(ticket, database, words, len);
         });
         if !is_told {
             self.overrun();

@@ -5,7 +5,7 @@ use keyway_base::KeyspaceEvents;
 use keyway_memory::nodes;
 use std::ops::Range;
 
-/// The class of events about values of a kind.
+/// Returns the class of events about values of a kind.
 fn class_of(kind: Kind) -> KeyspaceEvents {
     match kind {
         Kind::Text => KeyspaceEvents::STRING,
@@ -23,14 +23,14 @@ impl<'a> Entry<'a> {
         self.store.means(self.shard_index, self.turn.now_millis)
     }
 
-    /// The collection to read: counts a hit or a miss, and a use.
+    /// Returns the collection for a command that reads it. A hit or a miss is counted, and a use.
     #[inline]
     pub(crate) fn read_as<'s, V: View<'s>>(&'s mut self) -> Result<Option<V>, WrongType> {
         self.read();
         self.look_at()
     }
 
-    /// The collection, without counting anything.
+    /// Returns the collection. Nothing is counted.
     #[inline]
     pub(crate) fn look_at<'s, V: View<'s>>(&'s mut self) -> Result<Option<V>, WrongType> {
         let means = self.means();
@@ -41,8 +41,8 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Lets `work` change the collection of a kind that the key holds, or make one. A change
-    /// becomes `event`. A collection left without elements is removed.
+    /// Lets `work` change the collection of the key, or create one of this kind. A change is noted
+    /// as `event`. A collection without elements is removed.
     pub(crate) fn edit<R>(
         &mut self,
         kind: Kind,
@@ -76,8 +76,8 @@ impl<'a> Entry<'a> {
         Ok(result)
     }
 
-    /// As [`Entry::edit`], with a new collection in the place of whatever the
-    /// key holds. If it stays empty, the key is only removed.
+    /// Replaces the item of the key, of whatever kind, by a new collection that `work` fills, and
+    /// notes `event`. If the collection stays empty, the key is only removed.
     pub(crate) fn replace<R>(
         &mut self,
         kind: Kind,
@@ -94,14 +94,14 @@ impl<'a> Entry<'a> {
         result
     }
 
-    /// As [`Entry::replace`], of any kind and without an event.
+    /// Replaces the item of the key by one of any kind. No event is noted.
     pub(crate) fn rebuild<R>(&mut self, work: impl FnOnce(&mut Editor<'_, 'a>) -> R) -> R {
         self.remove();
         work(&mut Editor::of(self))
     }
 
-    /// Lets `work` add to what the key holds, of the same kind, or make something. No event tells
-    /// of it, and nothing is counted.
+    /// Lets `work` add to the item of the key, or create one. No event is noted, and nothing is
+    /// counted.
     pub(crate) fn extend<R>(&mut self, work: impl FnOnce(&mut Editor<'_, 'a>) -> R) -> R {
         work(&mut Editor::of(self))
     }
@@ -119,31 +119,29 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// A copy of the item, under another key.
+    /// Returns a copy of the item with another key.
     pub(crate) fn duplicate(&mut self, key: &[u8]) -> Option<Owned> {
         let (means, access) = (self.means(), self.turn.access());
         let item = self.any_item()?;
         let (meta, value, memory) = (item.meta(), item.value(), means.memory());
         Some(match item.boxed() {
-            None => {
-                let value = (value, value.len());
-                Owned::create(memory.heap, memory.arena, &meta, access, key, value)
-            }
+            None => Owned::create(memory, &meta, access, key, value, value.len()),
             Some(boxed) => {
                 let copy = nodes::boxed(boxed.duplicate(means));
-                Owned::create_boxed(memory.heap, memory.arena, &meta, access, key, copy)
+                Owned::create_boxed(memory, &meta, access, key, copy)
             }
         })
     }
 
-    /// Takes the item out, under another key.
+    /// Removes the item and returns it with another key.
     pub(crate) fn take_as(&mut self, key: &[u8]) -> Option<Owned> {
         let (means, access) = (self.means(), self.turn.access());
         let memory = means.memory();
-        self.take().map(|item| item.rekey(memory.heap, memory.arena, access, key))
+        self.take().map(|item| item.rekey(memory, access, key))
     }
 
-    /// The string or collection as it lies there, with what it takes to read it; counts nothing.
+    /// Returns the item, of whatever kind, with the means to read its collection. Nothing is
+    /// counted.
     pub(crate) fn look_closely(&mut self) -> Option<(Item<'_>, Means<'a>)> {
         let means = self.means();
         self.any_item().map(|item| (item, means))
@@ -156,8 +154,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// A key whose collection is being changed, if it has one yet: memory is
-/// accounted for with every step.
+/// A key whose collection is being changed, or created. Each step accounts for its memory.
 pub(crate) struct Editor<'e, 'a> {
     entry: &'e mut Entry<'a>,
     changed: bool,
@@ -178,20 +175,20 @@ impl<'e, 'a> Editor<'e, 'a> {
         self.entry.means()
     }
 
-    /// The item as it is now.
+    /// Returns the current item.
     #[inline]
     pub(crate) fn item(&mut self) -> Option<Item<'_>> {
         self.entry.any_item()
     }
 
-    /// The collection as it is now, empty when there is none.
+    /// Returns the current collection, or `None` if there is none.
     #[inline]
     pub(crate) fn view<'s, V: View<'s>>(&'s mut self) -> Option<V> {
         let means = self.means();
         self.item().map(|item| V::of(item, means))
     }
 
-    /// The bytes of the blob; none when there is no item, or it is boxed.
+    /// Returns the bytes of the blob. They are empty if there is no item, or if the item is boxed.
     #[inline]
     pub(crate) fn blob(&mut self) -> &[u8] {
         match self.entry.any_item() {
@@ -210,14 +207,13 @@ impl<'e, 'a> Editor<'e, 'a> {
         self.item().is_some_and(|item| item.encoding().is_timed())
     }
 
-    /// Sets what the value is said to be.
+    /// Sets the encoding of the value. The bytes stay the same.
     pub(crate) fn set_encoding(&mut self, encoding: Encoding) {
         let Some(position) = self.entry.position else { return };
         self.entry.space().table.with_item(position, |item| item.set_encoding(encoding));
     }
 
-    /// Lets `work` change when fields expire, and sees to it that somebody
-    /// comes by then.
+    /// Lets `work` change the expiries of fields, and notes the time of the next upkeep.
     pub(crate) fn with_times<R>(&mut self, work: impl FnOnce(&mut Self) -> R) -> R {
         let old = self.entry.times();
         let result = work(self);
@@ -225,12 +221,12 @@ impl<'e, 'a> Editor<'e, 'a> {
         result
     }
 
-    /// Counts as a change, though nothing was.
+    /// Counts a change, even if nothing was changed.
     pub(crate) fn touch(&mut self) {
         self.changed = true;
     }
 
-    /// Frees what was taken out of the structure, in steps if it is large.
+    /// Frees a structure that was taken out. A large one is freed in steps.
     pub(crate) fn discard(&self, boxed: Boxed) {
         boxed.discard(&self.entry.store.heap);
     }
@@ -242,38 +238,35 @@ impl<'e, 'a> Editor<'e, 'a> {
         }
     }
 
-    /// Makes the collection a blob of these bytes.
+    /// Replaces the collection by a blob of these bytes.
     pub(crate) fn store(&mut self, encoding: Encoding, blob: &[u8]) {
         self.changed = true;
         let meta = self.meta(encoding);
         self.entry.set_with(blob, &meta);
     }
 
-    /// Makes the collection a structure, the same one as far as clients can
-    /// see.
+    /// Replaces the collection by a structure with the same elements.
     pub(crate) fn store_boxed(&mut self, encoding: Encoding, boxed: Boxed) {
         let (meta, access, memory) =
             (self.meta(encoding), self.entry.turn.access(), self.means().memory());
         let (key, boxed) = (self.entry.key, nodes::boxed(boxed));
-        let item = Owned::create_boxed(memory.heap, memory.arena, &meta, access, key, boxed);
+        let item = Owned::create_boxed(memory, &meta, access, key, boxed);
         self.entry.adopt(item);
     }
 
-    /// Puts `parts` in the place of a range of the blob's bytes, which then has
-    /// `count` elements.
+    /// Replaces a range of the blob's bytes by `parts`. The blob has `count` elements afterwards.
     pub(crate) fn splice(&mut self, range: Range<usize>, parts: &[&[u8]], count: usize) {
         self.splice_bytes(range, parts);
         self.write(0, &blob::header(count));
     }
 
-    /// As [`Editor::splice`], of a blob without a count.
+    /// Replaces a range of the bytes of a blob that has no count.
     pub(crate) fn splice_bytes(&mut self, range: Range<usize>, parts: &[&[u8]]) {
         let Some(position) = self.entry.position else { return };
         self.changed = true;
         let memory = self.means().memory();
         let table = &mut self.entry.space().table;
-        let change = table
-            .with_item(position, |item| item.splice((memory.heap, memory.arena), range, parts));
+        let change = table.with_item(position, |item| item.splice(memory, range, parts));
         self.entry.charge_in_place(change);
     }
 
@@ -287,7 +280,7 @@ impl<'e, 'a> Editor<'e, 'a> {
         });
     }
 
-    /// Lets `work` change the structure, if the collection is one.
+    /// Lets `work` change the structure. Returns `None` if the collection is a blob.
     pub(crate) fn boxed<R>(&mut self, work: impl FnOnce(&mut Boxed, Means<'a>) -> R) -> Option<R> {
         let position = self.entry.position?;
         let means = self.means();
@@ -302,7 +295,8 @@ impl<'e, 'a> Editor<'e, 'a> {
         Some(result)
     }
 
-    /// The same, if the structure is one that `pick` finds.
+    /// Lets `work` change the part of the structure that `pick` finds. Returns `None` if it finds
+    /// none.
     #[inline]
     pub(crate) fn with<T, R>(
         &mut self,
@@ -312,7 +306,8 @@ impl<'e, 'a> Editor<'e, 'a> {
         self.boxed(|boxed, means| pick(boxed).map(|it| work(it, means))).flatten()
     }
 
-    /// The same, of work that tells whether it changed anything.
+    /// Lets `work` change the part of the structure that `pick` finds. Returns whether `work` says
+    /// that it changed anything, or `None` if `pick` finds nothing.
     pub(crate) fn change<T>(
         &mut self,
         pick: impl FnOnce(&mut Boxed) -> Option<&mut T>,

@@ -135,7 +135,7 @@ impl Store {
         let mut partly: SmallVec<[(usize, Box<[u8]>); 1]> = SmallVec::new();
         let gone = |space_index: usize, key: &[u8], what: Gone| match what {
             Gone::Whole => {
-                self.note_event_at((turn, space_index), KeyspaceEvents::EXPIRED, "expired", key);
+                self.note_event_at(turn, space_index, KeyspaceEvents::EXPIRED, "expired", key);
             }
             Gone::Fields => partly.push((space_index, key.into())),
         };
@@ -146,7 +146,7 @@ impl Store {
             // Of the last one something is done in any case.
             *steps = (*steps).max(WRITE_STEPS);
             let turn = Turn { database: self.database_at(space_index), ..turn };
-            self.drop_fields((shard, shard_index), turn, &key, steps);
+            self.drop_fields(shard, shard_index, turn, &key, steps);
         }
     }
 
@@ -154,7 +154,8 @@ impl Store {
     /// has come by for. `turn` is about the key's database.
     fn drop_fields(
         &self,
-        (shard, shard_index): (&mut Shard, usize),
+        shard: &mut Shard,
+        shard_index: usize,
         turn: Turn,
         key: &[u8],
         steps: &mut u32,

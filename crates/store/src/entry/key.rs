@@ -13,7 +13,7 @@ impl Turn {
         slot.with_item(|item| item.set_access(self.access()));
     }
 
-    /// The same of one that reads the value.
+    /// Notes a use of the item that reads its value.
     #[inline]
     pub(super) fn note_read(self, store: &Store, slot: &mut SlotMut<'_>) {
         if store.counts_uses() {
@@ -23,10 +23,11 @@ impl Turn {
     }
 }
 
-/// Where a key is if it is anywhere: in its locked shard, whose index is told,
-/// under the hash.
+/// Where a key is, if it exists: its locked shard with the shard's index, the index of its space in
+/// shards, and its hash.
 pub(super) struct Located<'a> {
-    pub(super) shard: (&'a mut Shard, usize),
+    pub(super) shard: &'a mut Shard,
+    pub(super) shard_index: usize,
     pub(super) database: usize,
     pub(super) hash: u32,
 }
@@ -55,14 +56,13 @@ impl Facts<'_> {
     }
 }
 
-/// One key of one database with its shard's lock held, present or not. All
-/// that commands do with keys goes through here, so that memory, expiry and
-/// eviction are always accounted for.
+/// One key of one database, with the lock of its shard held. The key may be missing. Every command
+/// uses keys through an entry, which accounts for memory, expiry and eviction.
 pub(crate) struct Entry<'a> {
     pub(super) store: &'a Store,
     pub(super) shard: &'a mut Shard,
     pub(super) shard_index: usize,
-    /// The index in shards of the key's space, which SWAPDB changes.
+    /// The index of the key's space in shards. SWAPDB changes it.
     pub(super) database: usize,
     pub(super) key: &'a [u8],
     pub(super) hash: u32,
@@ -71,23 +71,25 @@ pub(crate) struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// Looks `key` up; an item that has expired is removed. `shard` is the one
-    /// of index `shard_index`, to which `key` belongs.
+    /// Looks up `key`, and removes its item if that has expired. `shard` is the shard of `key`, and
+    /// `shard_index` its index.
     #[inline]
     pub(crate) fn locate(
         store: &'a Store,
-        shard: (&'a mut Shard, usize),
+        shard: &'a mut Shard,
+        shard_index: usize,
         turn: Turn,
         key: &'a [u8],
         hash: u32,
     ) -> Self {
-        let located = Located { shard, database: store.space_index(turn.database, key), hash };
-        let table = &located.shard.0.space(located.database).table;
+        let database = store.space_index(turn.database, key);
+        let located = Located { shard, shard_index, database, hash };
+        let table = &located.shard.space(database).table;
         let position = table.find(hash, |item, _| item.key() == key);
         Self::at(store, located, turn, key, position)
     }
 
-    /// As [`Entry::locate`], with the key looked up already.
+    /// Returns the entry of a key that was looked up before. An expired item is removed.
     pub(super) fn at(
         store: &'a Store,
         located: Located<'a>,
@@ -95,7 +97,7 @@ impl<'a> Entry<'a> {
         key: &'a [u8],
         position: Option<Position>,
     ) -> Self {
-        let Located { shard: (shard, shard_index), database, hash } = located;
+        let Located { shard, shard_index, database, hash } = located;
         let mut entry = Self { store, shard, shard_index, database, key, hash, turn, position };
         if let Some(position) = position {
             let table = &entry.space().table;
@@ -106,12 +108,12 @@ impl<'a> Entry<'a> {
         entry
     }
 
-    /// Lets a snapshot write what the key held at its cut. To be called before the item is changed,
-    /// replaced, removed or made.
+    /// Lets a snapshot write the item that the key had at the cut. The caller calls this before it
+    /// changes, replaces, removes or creates the item.
     #[inline]
     pub(super) fn before_change(&mut self) {
-        let (space, now_millis) = ((self.database, self.hash), self.turn.now_millis);
-        self.store.before_change((self.shard, self.shard_index), space, now_millis);
+        let (database, hash, now_millis) = (self.database, self.hash, self.turn.now_millis);
+        self.store.before_change(self.shard, self.shard_index, database, hash, now_millis);
     }
 
     #[inline]
@@ -119,8 +121,8 @@ impl<'a> Entry<'a> {
         self.shard.space(self.database)
     }
 
-    /// Removes what has expired. A replica waits for its primary to remove it, and hides it
-    /// until then.
+    /// Removes the item, or fields of it, if they have expired. A replica only hides them until its
+    /// primary removes them.
     fn keep_time(&mut self, position: Position) {
         let now_millis = self.turn.now_millis;
         let item = self.space().table.item(position);
@@ -141,7 +143,7 @@ impl<'a> Entry<'a> {
         self.notify(KeyspaceEvents::EXPIRED, "expired");
     }
 
-    /// Notes what became of the key, for whoever wants to know.
+    /// Notes a keyspace event of the key, and counts the change.
     #[inline]
     pub(crate) fn notify(&self, class: KeyspaceEvents, name: &'static str) {
         if class != KeyspaceEvents::EXPIRED {
@@ -161,8 +163,8 @@ impl<'a> Entry<'a> {
         Some(self.space().table.item(position))
     }
 
-    /// The item to read: counts a hit or a miss, and a use. Its expiry may be
-    /// moved by that.
+    /// Returns the item for a command that reads it. A hit or a miss is counted, and a use. The
+    /// read may move the expiry of the item.
     #[inline]
     pub(crate) fn read(&mut self) -> Option<Facts<'_>> {
         if self.count_read() && self.store.config().after_read.is_some() && !self.store.is_replica()
@@ -172,14 +174,14 @@ impl<'a> Entry<'a> {
         self.item()
     }
 
-    /// As [`Entry::read`], with the expiry left as it is.
+    /// Returns the item as [`Entry::read`] does, but keeps its expiry.
     #[inline]
     pub(crate) fn read_only(&mut self) -> Option<Facts<'_>> {
         self.count_read();
         self.item()
     }
 
-    /// Counts a hit, with a use, or a miss; which.
+    /// Counts a hit and a use, or a miss. Returns whether it was a hit.
     #[inline]
     fn count_read(&mut self) -> bool {
         match self.position {
@@ -198,8 +200,8 @@ impl<'a> Entry<'a> {
         self.store.note_notice(self.turn, KeyspaceEvents::MISS, "keymiss", self.key);
     }
 
-    /// Moves the expiry of an item that has one, and that is read, if little
-    /// time is left. Nobody is told: the value is what it was.
+    /// Moves the expiry of an item that is read, if the item has one and little time is left. No
+    /// client is told, because the value stays the same.
     #[cold]
     fn put_off_expiry(&mut self) {
         let (Some(after_read), now_millis) = (self.store.config().after_read, self.turn.now_millis)
@@ -220,14 +222,15 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// The string to read: counts as [`Entry::read`] does.
+    /// Returns the string for a command that reads it. A hit or a miss is counted, as in
+    /// [`Entry::read`].
     #[inline]
     pub(crate) fn read_text(&mut self) -> Result<Option<Item<'_>>, WrongType> {
         self.read();
         self.text()
     }
 
-    /// The string, without counting anything.
+    /// Returns the string. Nothing is counted.
     #[inline]
     pub(crate) fn text(&mut self) -> Result<Option<Item<'_>>, WrongType> {
         match self.any_item() {
@@ -236,7 +239,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// As [`Entry::read`] for commands that do not count as a use of the item.
+    /// Returns the facts about the item. A hit or a miss is counted, but no use.
     pub(crate) fn peek(&mut self) -> Option<Facts<'_>> {
         match self.position {
             Some(_) => self.shard.counts.hits += 1,
@@ -257,8 +260,8 @@ impl<'a> Entry<'a> {
         turn.note_read(store, &mut self.space().table.slot_mut(position));
     }
 
-    /// Bytes of the item, and its share of what the items of its space take
-    /// besides.
+    /// Returns the bytes of the item, and its share of the memory that its space takes besides the
+    /// items.
     pub(crate) fn bytes(&mut self) -> Option<usize> {
         let position = self.position?;
         let space = self.space();
@@ -272,7 +275,7 @@ impl<'a> Entry<'a> {
         self.space().table.marks(position).frequency
     }
 
-    /// Sets how often the item was used lately; more than 3 times is 3.
+    /// Sets the recent use of the item. Values above 3 count as 3.
     pub(crate) fn set_frequency(&mut self, frequency: u8) {
         let Some(position) = self.position else { return };
         let mut slot = self.space().table.slot_mut(position);
@@ -280,7 +283,7 @@ impl<'a> Entry<'a> {
         slot.set_marks(Marks { frequency, ..marks });
     }
 
-    /// Returns whether the store evicts by how often items are used.
+    /// Returns whether the store evicts items by their frequency of use.
     pub(crate) fn is_lfu(&self) -> bool {
         self.store.policy().is_lfu()
     }
@@ -291,12 +294,12 @@ impl<'a> Entry<'a> {
         self.space().table.with_item(position, |item| item.set_access(second));
     }
 
-    /// Sets the key to a string of no other kind.
+    /// Sets the key to a string.
     pub(crate) fn set(&mut self, value: &[u8], encoding: Encoding, expiry: Option<u64>) {
         self.set_with(value, &Meta::new(encoding, expiry));
     }
 
-    /// The same with a value that is in its block already.
+    /// Sets the key to a string whose value already lies in its block.
     pub(crate) fn set_streamed(&mut self, mut streamed: StreamedSet, expiry: Option<u64>) {
         let meta = Meta::new(Encoding::Text, expiry);
         match streamed.take_item(&meta, self.turn.access(), self.key) {
@@ -321,13 +324,12 @@ impl<'a> Entry<'a> {
                 return;
             }
         }
-        let arena = self.store.arena_of(self.shard_index);
-        let heap = &self.store.heap;
-        let item = Owned::create(heap, arena, meta, access, self.key, (value, value.len()));
+        let memory = self.store.memory_of(self.shard_index);
+        let item = Owned::create(memory, meta, access, self.key, value, value.len());
         self.adopt(item);
     }
 
-    /// When things happen to the item by themselves.
+    /// Returns the times at which upkeep has something to do for the item.
     #[inline]
     pub(super) fn times(&mut self) -> Times {
         let Some(position) = self.position else { return Times::default() };
@@ -335,7 +337,7 @@ impl<'a> Entry<'a> {
         if table.marks(position).volatile { table.item(position).times() } else { Times::default() }
     }
 
-    /// Makes `item`, which has this key, the key's item.
+    /// Makes `item` the item of the key. `item` must contain this key.
     pub(crate) fn adopt(&mut self, item: Owned) {
         self.before_change();
         let bytes = item.bytes() as i64;
@@ -373,7 +375,7 @@ impl<'a> Entry<'a> {
         self.store.note_notice(self.turn, KeyspaceEvents::NEW, "new", self.key);
     }
 
-    /// Notes that the item's times are no longer the old ones, if so.
+    /// Notes the times of the item for upkeep if they differ from `old`.
     #[inline]
     pub(super) fn note_times(&mut self, old: Times) {
         let Some(position) = self.position else { return };
@@ -383,14 +385,13 @@ impl<'a> Entry<'a> {
         }
         let (store, hash) = (self.store, self.hash);
         let upkeep = store.upkeep(self.shard_index, self.turn);
-        let due = self.space().set_times(position, hash, (old, new), &upkeep);
+        let due = self.space().set_times(position, hash, old, new, &upkeep);
         if let Some(second) = due {
             store.come_by(self.shard_index, second);
         }
     }
 
-    /// Books a change of the bytes of an item that is where it was: the tables are
-    /// as they were.
+    /// Accounts for a change of the bytes of an item that did not move. The tables are the same.
     #[inline]
     pub(super) fn charge_in_place(&mut self, change: i64) {
         if change != 0 {
@@ -400,13 +401,13 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Books a change of the item's bytes, and what the tables grew by.
+    /// Accounts for a change of the item's bytes, and for the growth of the tables.
     #[inline]
     pub(super) fn charge(&mut self, change: i64) {
         self.charge_items(change, 0);
     }
 
-    /// The same with a change of the number of items.
+    /// Accounts for a change of the item's bytes and of the number of items.
     #[inline]
     fn charge_items(&mut self, change: i64, items: i64) {
         let (store, index) = (self.store, self.database);
@@ -416,13 +417,13 @@ impl<'a> Entry<'a> {
         store.charge(self.shard, change);
     }
 
-    /// Removes the key; whether it was there.
+    /// Removes the key. Returns whether it existed.
     pub(crate) fn remove(&mut self) -> bool {
         let item = self.take();
         item.map(|item| item.release(&self.store.heap)).is_some()
     }
 
-    /// Removes the key's item without freeing it.
+    /// Removes the item of the key from the table, and returns it.
     pub(crate) fn take(&mut self) -> Option<Owned> {
         let position = self.position.take()?;
         self.before_change();
@@ -432,8 +433,8 @@ impl<'a> Entry<'a> {
         Some(item)
     }
 
-    /// Sets when the item expires, `None` for never. Does nothing without an
-    /// item.
+    /// Sets the expiry of the item, in milliseconds since the Unix epoch. `None` means never.
+    /// Nothing happens if there is no item.
     pub(crate) fn set_expiry(&mut self, expiry: Option<u64>) {
         let Some(item) = self.any_item() else { return };
         let (meta, value_len) = (item.meta(), item.value().len());
@@ -445,17 +446,16 @@ impl<'a> Entry<'a> {
     pub(super) fn reshape(&mut self, meta: &Meta, value_len: usize) {
         let Some(position) = self.position else { return };
         self.before_change();
-        let (heap, arena) = (&self.store.heap, self.store.arena_of(self.shard_index));
+        let memory = self.store.memory_of(self.shard_index);
         let old = self.times();
         let table = &mut self.space().table;
-        let change = table.with_item(position, |item| item.reshape(heap, arena, meta, value_len));
+        let change = table.with_item(position, |item| item.reshape(memory, meta, value_len));
         self.note_times(old);
         self.charge(change);
     }
 
-    /// Gives the string `value_len` bytes, new ones zero, and lets `change`
-    /// change them; a missing key is made. The string counts as changed in
-    /// place from here on.
+    /// Sets the length of the string to `value_len` bytes and lets `change` change them. New bytes
+    /// are zero, and a missing key is created. The string counts as changed in place afterwards.
     pub(crate) fn change_value<R>(
         &mut self,
         value_len: usize,
@@ -463,9 +463,9 @@ impl<'a> Entry<'a> {
     ) -> Result<R, WrongType> {
         match self.text()? {
             None => {
-                let (access, arena) = (self.turn.access(), self.store.arena_of(self.shard_index));
-                let (heap, meta) = (&self.store.heap, Meta::new(Encoding::Raw, None));
-                let item = Owned::create(heap, arena, &meta, access, self.key, (&[], value_len));
+                let memory = self.store.memory_of(self.shard_index);
+                let (access, meta) = (self.turn.access(), Meta::new(Encoding::Raw, None));
+                let item = Owned::create(memory, &meta, access, self.key, &[], value_len);
                 self.adopt(item);
             }
             Some(item) => {

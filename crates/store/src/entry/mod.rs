@@ -8,3 +8,4 @@ mod version;
 
 pub(crate) use edit::Editor;
 pub(crate) use key::{Entry, Facts};
+pub(crate) use quick::Event;

@@ -7,6 +7,13 @@ use crate::items::{Encoding, Item, Kind, Meta, Owned, SlotMut};
 use crate::store::{KeyHint, Locked, Mode, Store, Turn};
 use keyway_base::KeyspaceEvents;
 
+/// The keyspace event that a change notes.
+#[derive(Clone, Copy)]
+pub(crate) struct Event {
+    pub(crate) class: KeyspaceEvents,
+    pub(crate) name: &'static str,
+}
+
 /// The outcome of a look at a key.
 enum Found<'a> {
     Nothing,
@@ -91,7 +98,7 @@ impl Store {
             shard.counts.hits += 1;
             return result;
         }
-        let located = Located { shard: (shard, index), database, hash };
+        let located = Located { shard, shard_index: index, database, hash };
         work(Found::Entry(Entry::at(self, located, turn, key, Some(position))))
     }
 
@@ -99,7 +106,7 @@ impl Store {
     #[inline]
     pub(crate) fn set(&self, turn: Turn, key: &[u8], value: &[u8], flags: u32) {
         let meta = Meta { flags, ..Meta::new(Encoding::Text, None) };
-        let event = (KeyspaceEvents::STRING, "set");
+        let event = Event { class: KeyspaceEvents::STRING, name: "set" };
         let tell = || {
             if turn.is(Mode::TELLING) {
                 self.effects.tell_command(turn.database, &[b"SET", key, value]);
@@ -115,19 +122,19 @@ impl Store {
         self.overwrite(turn, key, event, overwrite, |mut entry| {
             entry.set_with(value, &meta);
             tell();
-            entry.notify(event.0, event.1);
+            entry.notify(event.class, event.name);
         });
     }
 
-    /// Lets `overwrite`, which is told the shard's index, change an item of `key`
-    /// that has no expiry where it lies. Where that does not
-    /// suit, `otherwise` is given the entry, and its result is returned.
+    /// Lets `overwrite` change an item of `key` in place, and notes `event`. It gets the index of
+    /// the shard. If there is no item, or one with an expiry, or `overwrite` returns false,
+    /// `otherwise` gets the entry, and its result is returned.
     #[inline]
     pub(crate) fn overwrite<R>(
         &self,
         turn: Turn,
         key: &[u8],
-        (class, name): (KeyspaceEvents, &'static str),
+        event: Event,
         overwrite: impl FnOnce(&mut Owned, usize) -> bool,
         otherwise: impl FnOnce(Entry<'_>) -> R,
     ) -> Option<R> {
@@ -135,7 +142,7 @@ impl Store {
         let mut guard = self.shard(index);
         let shard = &mut *guard;
         let database = self.space_index(turn.database, key);
-        self.before_change((shard, index), (database, hash), turn.now_millis);
+        self.before_change(shard, index, database, hash, turn.now_millis);
         let table = &mut shard.space(database).table;
         let found = table.find(hash, |item, _| item.key() == key);
         if let Some(position) = found {
@@ -143,11 +150,11 @@ impl Store {
             if !slot.marks().volatile && slot.with_item(|item| overwrite(item, index)) {
                 turn.note_use(self, &mut slot);
                 shard.count_change();
-                self.note_event(turn, class, name, key);
+                self.note_event(turn, event.class, event.name, key);
                 return None;
             }
         }
-        let located = Located { shard: (shard, index), database, hash };
+        let located = Located { shard, shard_index: index, database, hash };
         Some(otherwise(Entry::at(self, located, turn, key, found)))
     }
 
@@ -161,19 +168,20 @@ impl Store {
     ) -> R {
         let (hash, index) = self.locate(key);
         let mut shard = self.shard(index);
-        work(Entry::locate(self, (&mut shard, index), turn, key, hash))
+        work(Entry::locate(self, &mut shard, index, turn, key, hash))
     }
 
     /// The same with the key's place known already.
     pub(crate) fn with_hinted<R>(
         &self,
         turn: Turn,
-        (key, hint): (&[u8], KeyHint),
+        key: &[u8],
+        hint: KeyHint,
         work: impl FnOnce(Entry<'_>) -> R,
     ) -> R {
         let (hash, index) = hint.place();
         let mut shard = self.shard(index);
-        work(Entry::locate(self, (&mut shard, index), turn, key, hash))
+        work(Entry::locate(self, &mut shard, index, turn, key, hash))
     }
 }
 
@@ -184,7 +192,7 @@ impl Locked<'_> {
     /// When the key's shard is not locked: callers pass the keys they locked.
     pub(crate) fn entry<'b>(&'b mut self, turn: Turn, key: &'b [u8]) -> Entry<'b> {
         let hash = self.store().hash(key);
-        let (store, shard) = self.shard_mut(hash);
-        Entry::locate(store, shard, turn, key, hash as u32)
+        let (store, shard, shard_index) = self.shard_mut(hash);
+        Entry::locate(store, shard, shard_index, turn, key, hash as u32)
     }
 }

@@ -15,12 +15,12 @@ use super::head::{
     ACCESS_MASK, ACCESS_SHIFT, ADDRESS_LEN, CAS, CAS_LEN, ENCODING_MASK, EXPIRY, Encoding, FLAGS,
     FRESH, Head, Meta,
 };
-use keyway_memory::{Heap, SLOT_LEN_MAX, block_len};
+use keyway_memory::{Heap, Memory, SLOT_LEN_MAX, block_len};
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::ptr::NonNull;
 
-/// Where an item is, for whoever knows that it still is there.
+/// The address of an item. The holder must know that the item still exists.
 #[derive(Clone, Copy)]
 pub(crate) struct Address(NonNull<u8>);
 
@@ -31,7 +31,7 @@ unsafe impl Send for Address {}
 unsafe impl Sync for Address {}
 
 impl Address {
-    /// Where the item's block begins.
+    /// Returns the start of the item's block.
     pub(crate) fn start(self) -> NonNull<u8> {
         self.0
     }
@@ -73,7 +73,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// The value's bytes, whatever they are: see [`Encoding`].
+    /// Returns the bytes of the value. [`Encoding`] says what they are.
     #[inline]
     pub(crate) fn value(&self) -> &'a [u8] {
         // SAFETY: the header describes the live block.
@@ -83,7 +83,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// The address of the structure that the item owns, if its value is one.
+    /// Returns the address of the structure that the item owns, if the value is one.
     #[inline]
     pub(crate) fn structure(&self) -> Option<*mut ()> {
         if !self.encoding().is_boxed() {
@@ -93,7 +93,7 @@ impl<'a> Item<'a> {
         Some(std::ptr::with_exposed_provenance_mut(usize::from_ne_bytes(bytes)))
     }
 
-    /// Where the item is.
+    /// Returns the address of the item.
     #[inline]
     pub(crate) fn address(&self) -> Address {
         Address(self.start)
@@ -104,7 +104,7 @@ impl<'a> Item<'a> {
         Encoding::of(self.head.word)
     }
 
-    /// When it expires, in milliseconds since the Unix epoch.
+    /// Returns the expiry, in milliseconds since the Unix epoch. `None` means never.
     #[inline]
     pub(crate) fn expiry(&self) -> Option<u64> {
         if self.head.word & EXPIRY == 0 {
@@ -115,25 +115,25 @@ impl<'a> Item<'a> {
         (expiry != 0).then_some(expiry)
     }
 
-    /// Returns whether it is past its expiry.
+    /// Returns whether the item has expired.
     #[inline]
     pub(crate) fn is_expired(&self, now_millis: u64) -> bool {
         self.expiry().is_some_and(|expiry| expiry <= now_millis)
     }
 
-    /// The low bits of the second it was last accessed in: see [`ACCESS_MASK`].
+    /// Returns the low bits of the second of the last access, see [`ACCESS_MASK`].
     #[inline]
     pub(crate) fn access(&self) -> u32 {
         self.head.word >> ACCESS_SHIFT
     }
 
-    /// A memcached client's own word.
+    /// Returns the flags that a memcached client has given the item.
     #[inline]
     pub(crate) fn flags(&self) -> u32 {
         if self.head.word & FLAGS == 0 { 0 } else { self.meta().flags }
     }
 
-    /// The value's number, 0 for none, and its marks.
+    /// Returns the number of the value and its marks. The number is 0 if the value has none.
     #[inline]
     pub(crate) fn cas_and_marks(&self) -> (u64, u8) {
         if self.head.word & CAS == 0 {
@@ -163,30 +163,30 @@ impl<'a> Item<'a> {
     }
 }
 
-/// Room for values that grow: an eighth more than asked for. Less copies more
-/// often, more wastes memory. (Slots have their class's spare bytes already.)
+/// Returns the room of a value that grows: an eighth more than `len`. Less room would mean more
+/// copies, and more room would waste memory. Slots have the spare bytes of their class anyway.
 fn roomy(len: usize) -> usize {
     len + len / 8
 }
 
-/// An item that nobody else knows of. Must be released: dropping it loses its
-/// memory for good.
+/// An item with one owner. The owner must release it: a dropped item loses its memory for good.
 #[must_use]
 pub(crate) struct Owned {
     pub(super) start: NonNull<u8>,
 }
 
 impl Owned {
-    /// An item whose value is `value`, then zeros up to `value_len`.
+    /// Creates an item. Its value is `value`, followed by zeros up to `value_len` bytes.
     pub(crate) fn create(
-        heap: &Heap,
-        arena: usize,
+        memory: Memory<'_>,
         meta: &Meta,
         access: u32,
         key: &[u8],
-        (value, value_len): (&[u8], usize),
+        value: &[u8],
+        value_len: usize,
     ) -> Self {
         let head = Head::plan(meta, key.len(), value_len);
+        let Memory { heap, arena } = memory;
         let start = if head.large { heap.large(head.len()) } else { heap.slot(arena, head.len()) };
         let mut item = Self { start };
         // SAFETY: the block has at least `head.len()` bytes.
@@ -194,28 +194,27 @@ impl Owned {
         item
     }
 
-    /// The same item under another key.
-    pub(crate) fn rekey(self, heap: &Heap, arena: usize, access: u32, key: &[u8]) -> Self {
+    /// Returns the same item with another key.
+    pub(crate) fn rekey(self, memory: Memory<'_>, access: u32, key: &[u8]) -> Self {
         let (meta, value) = (self.item().meta(), self.item().value());
         // The data at a boxed value's address belongs to the new item now.
-        let renamed = Self::create(heap, arena, &meta, access, key, (value, value.len()));
-        self.free_block(heap);
+        let renamed = Self::create(memory, &meta, access, key, value, value.len());
+        self.free_block(memory.heap);
         renamed
     }
 
-    /// Returns whether the item lies on a page that is to become empty, see
-    /// [`Heap::is_sparse`].
+    /// Returns whether the item lies on a page that is being emptied, see [`Heap::is_sparse`].
     pub(crate) fn is_on_sparse_page(&self, heap: &Heap) -> bool {
         // SAFETY: an item that is not large lies in a slot of the heap, which
         // is live.
         !self.item().head.large && unsafe { heap.is_sparse(self.start) }
     }
 
-    /// Moves the item, which is not large, to another slot of the same length.
-    pub(crate) fn relocate(&mut self, heap: &Heap, arena: usize) {
+    /// Moves the item to another slot of the same length. The item must not be large.
+    pub(crate) fn relocate(&mut self, memory: Memory<'_>) {
         // SAFETY: the item's slot is live, and nobody else knows of the item
         // while it is borrowed.
-        self.start = unsafe { heap.relocate(arena, self.start) };
+        self.start = unsafe { memory.heap.relocate(memory.arena, self.start) };
     }
 
     /// # Safety
@@ -243,7 +242,7 @@ impl Owned {
         }
     }
 
-    /// The item's address; nobody frees it until it is owned again.
+    /// Returns the address of the item. Nobody frees the item until it has an owner again.
     #[inline]
     pub(crate) fn into_start(self) -> NonNull<u8> {
         self.start
@@ -262,7 +261,7 @@ impl Owned {
         unsafe { Item::at(self.start) }
     }
 
-    /// Bytes of its block.
+    /// Returns the bytes of the item's block.
     pub(crate) fn block_bytes(&self) -> usize {
         // SAFETY: the item's block is live and of the kind its header tells.
         unsafe {
@@ -274,8 +273,7 @@ impl Owned {
         }
     }
 
-    /// Frees the block; the bytes it took. A structure that the value is the
-    /// address of stays.
+    /// Frees the block and returns the bytes that it took. A structure that the item owns stays.
     pub(crate) fn free_block(self, heap: &Heap) -> usize {
         // SAFETY: the block is live, of the kind its header tells, and nobody
         // else knows of it.
@@ -288,9 +286,9 @@ impl Owned {
         }
     }
 
-    /// Sets value and meta where the item lies, if the block suits them: not
-    /// too short, nor so long that memory would be wasted. Nor does it suit
-    /// when the item owns a structure.
+    /// Sets value and meta in place, and returns whether that was possible. The block must not be
+    /// too short, nor so long that it would waste memory. It is not possible if the item owns a
+    /// structure.
     pub(crate) fn overwrite(&mut self, meta: &Meta, access: u32, value: &[u8]) -> bool {
         if self.item().encoding().is_boxed() || self.is_shared() {
             return false;
@@ -307,15 +305,10 @@ impl Owned {
         true
     }
 
-    /// Gives the value another length and the item another meta; the value
-    /// keeps its first bytes, new ones are zero. The change in bytes taken.
-    pub(crate) fn reshape(
-        &mut self,
-        heap: &Heap,
-        arena: usize,
-        meta: &Meta,
-        value_len: usize,
-    ) -> i64 {
+    /// Changes the length of the value and the meta of the item. The value keeps its first bytes,
+    /// and new bytes are zero. Returns the change of the bytes taken.
+    pub(crate) fn reshape(&mut self, memory: Memory<'_>, meta: &Meta, value_len: usize) -> i64 {
+        let heap = memory.heap;
         let (access, old) = (self.item().access(), self.item().head);
         let is_shared = self.is_shared();
         if let Some(head) = self.plan_in_place(meta, value_len)
@@ -340,7 +333,7 @@ impl Owned {
                 unsafe { moved.fill(&head, meta, access, key, value) };
                 moved
             } else {
-                Self::create(heap, arena, meta, access, key, (value, value_len))
+                Self::create(memory, meta, access, key, value, value_len)
             };
             // The data at a boxed value's address belongs to the new block now.
             std::mem::replace(self, moved).free_block(heap);
@@ -360,7 +353,7 @@ impl Owned {
         }
     }
 
-    /// The header with which the item could stay in its block.
+    /// Returns the header with which the item can stay in its block, if it can.
     fn plan_in_place(&self, meta: &Meta, value_len: usize) -> Option<Head> {
         let old = self.item().head;
         if old.large {
@@ -377,7 +370,7 @@ impl Owned {
         }
     }
 
-    /// Moves the first `len` bytes of key and value to where `head` has them.
+    /// Moves the first `len` bytes of key and value to their offset in `head`.
     fn shift(&mut self, head: &Head, len: usize) {
         let old = self.item().head;
         if old.key_at() != head.key_at() {
@@ -389,11 +382,11 @@ impl Owned {
         }
     }
 
-    /// Puts `parts` in the place of the value's bytes in `range`; the change in
-    /// bytes taken.
+    /// Replaces the bytes of the value in `range` by `parts`. Returns the change of the bytes
+    /// taken.
     pub(crate) fn splice(
         &mut self,
-        (heap, arena): (&Heap, usize),
+        memory: Memory<'_>,
         range: Range<usize>,
         parts: &[&[u8]],
     ) -> i64 {
@@ -405,9 +398,9 @@ impl Owned {
         let mut change = 0;
         if added < range.len() {
             self.value_mut().copy_within(range.end.., tail_at);
-            change = self.reshape(heap, arena, &meta, new_len);
+            change = self.reshape(memory, &meta, new_len);
         } else if added > range.len() {
-            change = self.reshape(heap, arena, &meta, new_len);
+            change = self.reshape(memory, &meta, new_len);
             self.value_mut().copy_within(range.end..old_len, tail_at);
         }
         let mut at = range.start;
@@ -419,7 +412,7 @@ impl Owned {
         change
     }
 
-    /// The value, to change its bytes.
+    /// Returns the bytes of the value for a change.
     pub(crate) fn value_mut(&mut self) -> &mut [u8] {
         let head = self.item().head;
         // SAFETY: the header describes the block, which is borrowed mutably.
@@ -435,7 +428,7 @@ impl Owned {
         self.note_access(access, ACCESS_MASK << ACCESS_SHIFT);
     }
 
-    /// The same, of one that read the value.
+    /// Notes the second of the last access, which read the value.
     #[inline]
     pub(crate) fn set_read(&mut self, access: u32) {
         self.note_access(access, ACCESS_MASK << ACCESS_SHIFT | FRESH);
@@ -497,9 +490,10 @@ mod tests {
             changes in proptest::collection::vec((any::<bool>(), any_meta(), any_value()), 0..8),
         ) {
             let heap = Heap::new(1);
+            let memory = Memory { heap: &heap, arena: 0 };
             let key = vec![b'k'; key_len];
             let (mut meta, mut value) = first;
-            let mut item = Owned::create(&heap, 0, &meta, 5, &key, (&value, value.len()));
+            let mut item = Owned::create(memory, &meta, 5, &key, &value, value.len());
             let mut bytes = item.block_bytes() as i64;
             for (set, new_meta, new_value) in changes {
                 if set {
@@ -508,7 +502,7 @@ mod tests {
                         meta = new_meta;
                     }
                 } else {
-                    bytes += item.reshape(&heap, 0, &new_meta, new_value.len());
+                    bytes += item.reshape(memory, &new_meta, new_value.len());
                     value.resize(new_value.len(), 0);
                     meta = new_meta;
                 }

@@ -59,7 +59,7 @@ fn count(call: &Call<'_>, entry: &mut Entry<'_>) -> Counted {
     let mut buffer = [0; DIGITS_MAX];
     write(entry, digits(value, &mut buffer), len, &Meta { cas, encoding: Encoding::Text, ..meta });
     entry.notify(KeyspaceEvents::STRING, "incrby");
-    finish(call, entry, (value, cas), Deadline::of_item(meta.expiry), false)
+    finish(call, entry, value, cas, Deadline::of_item(meta.expiry), false)
 }
 
 /// Puts a number in the place of a value of `len` bytes. A shorter one is
@@ -96,14 +96,15 @@ fn begin(call: &Call<'_>, entry: &mut Entry<'_>) -> Counted {
             set_deadline(entry, deadline);
         }
     }
-    finish(call, entry, (head.initial, cas), deadline, true)
+    finish(call, entry, head.initial, cas, deadline, true)
 }
 
 /// Does what a meta command wants besides.
 fn finish(
     call: &Call<'_>,
     entry: &mut Entry<'_>,
-    (value, cas): (u64, u64),
+    value: u64,
+    cas: u64,
     deadline: Deadline,
     is_new: bool,
 ) -> Counted {

@@ -17,6 +17,7 @@ mod told;
 pub use call::MemcachedContext;
 
 use crate::requests::{Footprint, Held, Refused};
+use crate::shards::Demand;
 use crate::store::{Reserved, Store, Transfer};
 use call::{Call, forget_replaced};
 use keyway_memcache::{ErrorKind, Request, Verb};
@@ -221,7 +222,7 @@ fn execute_within_bounds(
     }
     work(call, out);
     drop(room);
-    store.evict_of_quota(quota, (0, 0), turn);
+    store.evict_of_quota(quota, Demand::default(), turn);
     if !is_held {
         // This covers memory that the estimate missed, such as a table that grew.
         store.make_room(0, turn);

@@ -107,7 +107,7 @@ fn tell_item(
     let told = Item { flags, value, cas, ..Item::default() };
     match call.transfer.filter(|transfer| transfer.is_for(&item, value)) {
         None => call.tell(key, &Outcome::Hit(told), out),
-        Some(transfer) => tell_apart(call, transfer, (key, &item), told, out),
+        Some(transfer) => tell_apart(call, transfer, key, &item, told, out),
     }
 }
 
@@ -116,7 +116,8 @@ fn tell_item(
 fn tell_apart(
     call: &Call<'_>,
     transfer: &Transfer<'_>,
-    (key, item): (&[u8], &StoredItem<'_>),
+    key: &[u8],
+    item: &StoredItem<'_>,
     told: Item<'_>,
     out: &mut Vec<u8>,
 ) {

@@ -1,7 +1,7 @@
 //! Requests, executed within the quotas of their keys.
 
 use crate::commands;
-use crate::shards::{EvictionPolicy, VICTIMS_MAX};
+use crate::shards::{Demand, EvictionPolicy, VICTIMS_MAX};
 use crate::store::{Search, Store, Transfer, Turn, args_len};
 use keyway_base::KeyspaceEvents;
 use keyway_command::{Flags, Request};
@@ -47,7 +47,7 @@ impl Store {
         }
         commands::execute(self, request, turn, transfer, out);
         for index in concerned {
-            self.evict_of_quota(index, (0, 0), turn);
+            self.evict_of_quota(index, Demand::default(), turn);
         }
     }
 
@@ -59,7 +59,11 @@ impl Store {
         let mut keys = Vec::new();
         if request.keys(&mut keys).is_ok() {
             for index in keys {
-                self.evict_of_quota(self.quotas.of(&request.args[index as usize]), (0, 0), turn);
+                self.evict_of_quota(
+                    self.quotas.of(&request.args[index as usize]),
+                    Demand::default(),
+                    turn,
+                );
             }
         }
     }
@@ -81,14 +85,12 @@ impl Store {
         let Some(quota) = self.quotas.at(index) else { return Ok(()) };
         // Most requests find room whatever there is of their keys already.
         let keys: SmallVec<[&[u8]; 8]> = keys.collect();
-        if quota.fits((bytes, keys.len() as u64)) {
+        if quota.fits(Demand { bytes, items: keys.len() as u64 }) {
             return Ok(());
         }
         let is_new = |key: &&&[u8]| !self.with_key(turn, key, |entry| entry.exists());
-        let new = keys.iter().filter(is_new).count() as u64;
-        let is_full =
-            !quota.may_hold((bytes, new)) || !self.evict_of_quota(index, (bytes, new), turn);
-        if !is_full {
+        let more = Demand { bytes, items: keys.iter().filter(is_new).count() as u64 };
+        if quota.may_hold(more) && self.evict_of_quota(index, more, turn) {
             return Ok(());
         }
         quota.refused.fetch_add(1, Ordering::Relaxed);
@@ -98,7 +100,7 @@ impl Store {
 
     /// Evicts keys of a quota until so much more fits into it; whether it
     /// does.
-    pub(crate) fn evict_of_quota(&self, index: usize, more: (u64, u64), turn: Turn) -> bool {
+    pub(crate) fn evict_of_quota(&self, index: usize, more: Demand, turn: Turn) -> bool {
         let Some(quota) = self.quotas.at(index) else { return true };
         let mut search = Search::default();
         while !quota.fits(more) {
@@ -120,7 +122,7 @@ impl Store {
     /// Evicts keys of every quota that is above its bounds.
     pub(crate) fn settle_all_quotas(&self, turn: Turn) {
         for index in 1..self.quotas.width() {
-            self.evict_of_quota(index, (0, 0), turn);
+            self.evict_of_quota(index, Demand::default(), turn);
         }
     }
 
@@ -130,14 +132,14 @@ impl Store {
         &self,
         shard_index: usize,
         index: usize,
-        more: (u64, u64),
+        more: Demand,
         turn: Turn,
     ) -> Option<u64> {
         let mut shard = self.shard_to_evict(shard_index)?;
         let quota = self.quotas.at(index)?;
         let upkeep = self.upkeep(shard_index, turn);
         let gone = |space_index: usize, key: &[u8]| {
-            self.note_event_at((turn, space_index), KeyspaceEvents::EVICTED, "evicted", key);
+            self.note_event_at(turn, space_index, KeyspaceEvents::EVICTED, "evicted", key);
         };
         let (mut evicted, mut freed) = (0, 0);
         for database in 0..self.database_count() {

@@ -203,7 +203,7 @@ impl Store {
         mut served: impl FnMut(&Arc<Waiter>, Vec<u8>),
     ) {
         while let Some((database, key)) = self.events.take_ready(worker) {
-            if self.serve_key((database, &key), (worker, clock), &mut served).is_err() {
+            if self.serve_key(database, &key, worker, clock, &mut served).is_err() {
                 self.events.put_off(database, key);
                 // The thread that ends a script looks afterwards for keys that were put off.
                 if !self.has_script() {
@@ -219,14 +219,16 @@ impl Store {
     /// When a script holds what the next of them needs.
     fn serve_key(
         &self,
-        (database, key): (u32, &[u8]),
-        (worker, clock): (u16, Clock),
+        database: u32,
+        key: &[u8],
+        worker: u16,
+        clock: Clock,
         served: &mut impl FnMut(&Arc<Waiter>, Vec<u8>),
     ) -> Result<(), HeldByScript> {
         for lane in Lane::ALL {
             let mut from = 0;
             while let Some(waiter) = self.waiters.next((database, lane, from), key) {
-                match self.serve((&waiter, key), (worker, clock), served)? {
+                match self.serve(&waiter, key, worker, clock, served)? {
                     // It is not there any more.
                     None | Some(Found::Answered) => {}
                     Some(Found::Nothing) => break,
@@ -242,8 +244,10 @@ impl Store {
     /// since it was found.
     fn serve(
         &self,
-        (waiter, key): (&Arc<Waiter>, &[u8]),
-        (worker, clock): (u16, Clock),
+        waiter: &Arc<Waiter>,
+        key: &[u8],
+        worker: u16,
+        clock: Clock,
         served: &mut impl FnMut(&Arc<Waiter>, Vec<u8>),
     ) -> Result<Option<Found>, HeldByScript> {
         let mut is_over = waiter.is_over.lock();

@@ -13,7 +13,7 @@ mod space;
 pub(crate) use cut::{CutDoor, CutStep};
 pub(crate) use expiry::{Entry as WheelEntry, due_second};
 pub use policy::EvictionPolicy;
-pub(crate) use quotas::Quotas;
+pub(crate) use quotas::{Demand, Quotas};
 pub use quotas::{QUOTAS_MAX, QuotaConfig, QuotaStats};
 pub(crate) use shard::{Gone, Shard, VICTIMS_MAX};
 pub(crate) use space::{Space, Upkeep};

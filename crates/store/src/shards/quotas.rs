@@ -52,25 +52,29 @@ pub(crate) struct Quota {
     pub(crate) turn: AtomicUsize,
 }
 
+/// What a write may add to a quota.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Demand {
+    pub(crate) bytes: u64,
+    pub(crate) items: u64,
+}
+
 impl Quota {
-    /// Bytes and items above the bounds, if so much were added.
-    fn excess(&self, (bytes, items): (u64, u64)) -> (i64, i64) {
+    /// Returns whether the quota is within its bounds once `more` is added.
+    pub(crate) fn fits(&self, more: Demand) -> bool {
         let over = |used: &AtomicI64, more: u64, bound: u64| match bound {
             0 => 0,
             bound => (used.load(Ordering::Relaxed) + more as i64 - bound as i64).max(0),
         };
         let Self { config, used, items: count, .. } = self;
-        (over(used, bytes, config.memory_max), over(count, items, config.items_max))
+        over(used, more.bytes, config.memory_max) == 0
+            && over(count, more.items, config.items_max) == 0
     }
 
-    pub(crate) fn fits(&self, more: (u64, u64)) -> bool {
-        self.excess(more) == (0, 0)
-    }
-
-    /// Returns whether so much could be there at all.
-    pub(crate) fn may_hold(&self, (bytes, items): (u64, u64)) -> bool {
+    /// Returns whether an empty quota has room for `more`.
+    pub(crate) fn may_hold(&self, more: Demand) -> bool {
         let within = |wanted: u64, bound: u64| bound == 0 || wanted <= bound;
-        within(bytes, self.config.memory_max) && within(items, self.config.items_max)
+        within(more.bytes, self.config.memory_max) && within(more.items, self.config.items_max)
     }
 }
 

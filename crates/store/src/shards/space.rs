@@ -135,7 +135,8 @@ impl Space {
         &mut self,
         position: Position,
         hash: u32,
-        (old, new): (Times, Times),
+        old: Times,
+        new: Times,
         upkeep: &Upkeep<'_, impl Fn(&[u8]) -> u32>,
     ) -> Option<u32> {
         match (old.expiry.is_some(), new.expiry.is_some()) {
@@ -268,7 +269,7 @@ impl Space {
                 *moved += u64::from(item.relocate_boxed());
             }
             if item.is_on_sparse_page(memory.heap) {
-                item.relocate(memory.heap, memory.arena);
+                item.relocate(memory);
                 *moved += 1;
             }
         });

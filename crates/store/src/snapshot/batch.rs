@@ -64,18 +64,19 @@ impl Manner {
         text: &[u8],
         head: &StringHead,
     ) -> Result<(), LoadError> {
-        self.put_hinted(store, (key, store.hint(key)), text, head)
+        self.put_hinted(store, key, store.hint(key), text, head)
     }
 
     fn put_hinted(
         &self,
         store: &Store,
-        (key, hint): (&[u8], KeyHint),
+        key: &[u8],
+        hint: KeyHint,
         text: &[u8],
         head: &StringHead,
     ) -> Result<(), LoadError> {
         self.make_room(store, key.len() + text.len())?;
-        let was_there = store.with_hinted(self.turn, (key, hint), |mut entry| {
+        let was_there = store.with_hinted(self.turn, key, hint, |mut entry| {
             let was_there = entry.exists();
             entry.put(text, &head.meta);
             self.set_use(&mut entry, head.idle_seconds, head.frequency);
@@ -155,7 +156,7 @@ impl LoadBatch {
         self.manner = Some(manner);
     }
 
-    pub(super) fn push(&mut self, (key, hint): (&[u8], KeyHint), text: &[u8], head: &StringHead) {
+    pub(super) fn push(&mut self, key: &[u8], hint: KeyHint, text: &[u8], head: &StringHead) {
         self.bytes.extend_from_slice(key);
         let key_end = self.bytes.len();
         self.bytes.extend_from_slice(text);
@@ -185,7 +186,7 @@ impl LoadBatch {
             for string in group {
                 let key = &self.bytes[start..string.key_end];
                 let text = &self.bytes[string.key_end..string.end];
-                manner.put_hinted(&self.store, (key, string.hint), text, &string.head)?;
+                manner.put_hinted(&self.store, key, string.hint, text, &string.head)?;
                 start = string.end;
             }
         }

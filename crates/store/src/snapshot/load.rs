@@ -537,7 +537,7 @@ impl State {
         if batch.is_empty() {
             batch.begin(manner);
         }
-        batch.push((&self.name, hint), text, head);
+        batch.push(&self.name, hint, text, head);
         Ok(())
     }
 

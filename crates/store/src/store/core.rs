@@ -1,10 +1,10 @@
 use super::arenas::{Compaction, arena_count};
 use super::config::{DatabaseStats, StoreConfig, StoreStats};
+use super::effect_log::Logged;
 use super::events::Events;
 use super::flushes::Flushes;
 use super::gate::Gate;
 use super::history::History;
-use super::logged::Logged;
 use super::resident::Resident;
 use super::scripting::{Busy, Scripting};
 use super::snapshots::Snapshots;
@@ -460,8 +460,10 @@ impl Store {
     #[inline]
     pub(crate) fn before_change(
         &self,
-        (shard, shard_index): (&mut Shard, usize),
-        (space_index, hash): (usize, u32),
+        shard: &mut Shard,
+        shard_index: usize,
+        space_index: usize,
+        hash: u32,
         now_millis: u64,
     ) {
         shard.before_change(space_index, hash, || self.cut_door(shard_index, now_millis));

@@ -1,7 +1,6 @@
 //! Flushes that memcached clients asked for at a time to come: see
 //! `requests/flushing.rs`.
 
-use super::core::Store;
 use keyway_memory::Lock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -16,22 +15,6 @@ pub(crate) struct Flushes {
     all: Lock<Vec<(u32, u64)>>,
     /// One was done that was asked for earlier.
     pub(crate) is_done: AtomicBool,
-}
-
-impl Store {
-    /// The flushes of databases that memcached clients have asked for at a time to come: the
-    /// database, and when, in milliseconds since the Unix epoch.
-    pub fn flushes_to_come(&self) -> Vec<(u32, u64)> {
-        self.flushes.all()
-    }
-
-    /// Puts such flushes in the place of those that there are.
-    pub fn set_flushes_to_come(&self, flushes: &[(u32, u64)]) {
-        for database in 0..self.database_count() {
-            let flush = flushes.iter().find(|(of, _)| *of == database);
-            self.flushes.set(database, flush.map(|(_, at)| *at));
-        }
-    }
 }
 
 impl Flushes {

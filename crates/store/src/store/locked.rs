@@ -103,10 +103,10 @@ impl Locked<'_> {
     ///
     /// # Panics
     /// When it is not locked: callers pass the keys they locked.
-    pub(crate) fn shard_mut(&mut self, hash: u64) -> (&Store, (&mut Shard, usize)) {
+    pub(crate) fn shard_mut(&mut self, hash: u64) -> (&Store, &mut Shard, usize) {
         let index = self.store.shard_of(hash);
         let at = self.indices.binary_search(&(index as u32));
-        (self.store, (&mut self.guards[at.expect("the key's shard is locked")], index))
+        (self.store, &mut self.guards[at.expect("the key's shard is locked")], index)
     }
 
     /// The collections of keys that were locked, all at once: nothing is

@@ -78,7 +78,8 @@ impl Store {
     #[inline]
     pub(crate) fn note_event_at(
         &self,
-        (turn, space_index): (Turn, usize),
+        turn: Turn,
+        space_index: usize,
         class: KeyspaceEvents,
         name: &'static str,
         key: &[u8],

@@ -15,7 +15,7 @@ use keyway_memory::{Guard, Holder};
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
-/// Elements of discarded collections freed at a time when memory is short.
+/// Number of elements of discarded collections that are freed at a time while memory is short.
 const DISCARDED_STEPS: u32 = 128;
 /// Bytes that a write frees before it goes ahead even if memory is not below its bound yet, and the
 /// number of further bytes for each byte of its own. Memory that is freed bit by bit leaves pages
@@ -23,8 +23,8 @@ const DISCARDED_STEPS: u32 = 128;
 /// writes free the rest. If the number were smaller, the bound would be passed by more.
 const FREED_LEN_MAX: i64 = 32 << 10;
 const FREED_PER_BYTE: i64 = 16;
-/// Elements of discarded collections that a write frees at most, which are in no
-/// cache, and one more for so many bytes of its own.
+/// Largest number of elements of discarded collections that a write frees. They are in no cache. A
+/// write frees one more for each `BYTES_PER_FREED` of its own bytes.
 const FREED_STEPS_MAX: i64 = 3 * DISCARDED_STEPS as i64;
 const BYTES_PER_FREED: i64 = 32;
 /// Part of the bound by which memory may be above it when such a write goes ahead. A larger divisor
@@ -38,8 +38,9 @@ const BYTES_PER_RELEASED: u64 = 32 << 10;
 /// Part of the bound. When at least this much was deleted, small writes get more slack,
 /// because most of what they use is idle memory. Idle memory is still counted in full.
 const DELETED: i64 = 64;
-/// A store below this length in bytes gets a part of what it lacks as further slack then:
-/// its pages just begun pass its bound by some percent. More lets stores above pass theirs.
+/// In that case a store with a bound below this number of bytes gets a part of the difference as
+/// more slack. Its pages that were just begun pass its bound by some percent. A larger number would
+/// let larger stores pass their bounds.
 const SMALL: i64 = 16 << 20;
 const SMALL_SLACK: i64 = 32;
 /// Length from which a write has its room reserved. The shorter writes that all workers make at
@@ -48,18 +49,18 @@ const RESERVED_FROM: u64 = 16 << 10;
 /// Largest number of times that a write looks for idle memory before it is refused for that alone.
 const COMPACTIONS_MAX: usize = 8;
 
-/// A look at shard after shard for something to evict.
+/// A search for items to evict, shard after shard.
 #[derive(Default)]
 pub(crate) struct Search {
-    /// Shards in a row that gave nothing.
+    /// Number of shards in a row without anything to evict.
     fruitless: usize,
-    /// Of these, the ones that another thread holds, and the last of them.
+    /// Number of those that another thread holds, and the index of the last of them.
     held: usize,
     held_last: usize,
 }
 
 impl Search {
-    /// Notes what a shard gave: bytes or items.
+    /// Notes the bytes, or items, that a shard has freed.
     pub(crate) fn note(&mut self, freed: u64) {
         if freed > 0 {
             *self = Self::default();
@@ -68,7 +69,7 @@ impl Search {
         }
     }
 
-    /// Notes a shard that could not be had.
+    /// Notes a shard that another thread holds.
     pub(crate) fn note_held(&mut self, index: usize) {
         (self.held, self.held_last) = (self.held + 1, index);
         self.note(0);
@@ -76,8 +77,8 @@ impl Search {
 }
 
 impl Store {
-    /// A shard to evict from, unless another thread holds it; who holds others
-    /// does not wait for anybody.
+    /// Locks a shard to evict from. Returns `None` if another thread holds it. A thread that holds
+    /// other shards does not wait.
     pub(crate) fn shard_to_evict(&self, index: usize) -> Option<Guard<'_, Shard>> {
         let lock = self.lock_of(index);
         if Holder::is_holding() { lock.try_lock_or_held() } else { lock.lock_unless_held() }
@@ -99,15 +100,14 @@ impl Store {
         true
     }
 
-    /// Evicts until `extra` bytes fit below the bound on memory; whether they
-    /// do. No shard may be locked by the caller; those that it holds are as
-    /// good as others.
+    /// Evicts until `extra` bytes fit below the bound on memory. Returns whether they fit. The
+    /// caller must not have locked a shard. Shards that its transaction holds may be evicted from.
     #[inline]
     pub(crate) fn make_room(&self, extra: u64, turn: Turn) -> bool {
         self.make_room_beside(extra, 0, turn)
     }
 
-    /// As [`Store::make_room`], with `reserved` bytes of `extra` reserved before.
+    /// Makes room as [`Store::make_room`] does. `reserved` bytes of `extra` were reserved before.
     #[inline]
     pub(crate) fn make_room_beside(&self, extra: u64, reserved: u64, turn: Turn) -> bool {
         if self.config.memory_max == 0 {
@@ -138,7 +138,7 @@ impl Store {
         is_made
     }
 
-    /// The bound on memory, less the bytes that shards may not have reported.
+    /// Returns the bound on memory without the bytes that shards may not have reported.
     #[inline]
     fn bound(&self) -> i64 {
         let unreported = self.unreported_max as u64 * self.shard_count() as u64;
@@ -168,7 +168,7 @@ impl Store {
         room
     }
 
-    /// Returns whether streamed SETs that announced so many bytes may begin. A store that
+    /// Returns whether streamed SETs that announced this number of bytes may begin. A store that
     /// evicts makes room for them as they come.
     pub(crate) fn has_room_to_announce(&self, announced: u64) -> bool {
         self.config.memory_max == 0
@@ -183,28 +183,28 @@ impl Store {
         self.held().saturating_add_unsigned(len) <= self.bound() + over_max
     }
 
-    /// Returns whether the store has taken more than its bound, and a part of it more. A replica
-    /// evicts nothing, so only this tells that its primary has more than it may hold.
+    /// Returns whether the store has taken more than its bound and a sixteenth of it. A replica
+    /// evicts nothing, so only this shows that its primary has more than the replica may hold.
     pub fn is_over_full(&self) -> bool {
         self.is_over_full_with(0)
     }
 
-    /// As [`Store::is_over_full`], with so many bytes more.
+    /// Returns the same as [`Store::is_over_full`] after `len` more bytes.
     pub fn is_over_full_with(&self, len: u64) -> bool {
         self.config.memory_max != 0
             && self.held().saturating_add_unsigned(len)
                 > (self.config.memory_max + self.config.memory_max / 16) as i64
     }
 
-    /// Bytes used as far as shards told, with what is still to be freed, what
-    /// nobody but the replies that share it wants, and what pages hold beyond it.
+    /// Returns the bytes that shards have reported, the bytes that are still to be freed, those
+    /// that only shared replies use, and the counted part of idle memory.
     #[inline]
     fn taken(&self) -> i64 {
         self.used_bytes() + self.gone() + self.idle_counted()
     }
 
-    /// As [`Store::taken`], with all idle memory. A store that evicts counts only a part of it, as
-    /// eviction does not help against the rest.
+    /// Returns the bytes taken with all idle memory. A store that evicts counts only a part of the
+    /// idle memory, because eviction does not help against the rest.
     #[inline]
     fn held(&self) -> i64 {
         self.used_bytes() + self.gone() + self.idle_bytes()
@@ -225,20 +225,21 @@ impl Store {
         }
     }
 
-    /// Bytes that belong to no item: still to be freed, shared, in streamed SETs, reserved, or
-    /// of effects.
+    /// Returns the bytes that belong to no item: those still to be freed, shared, in streamed SETs,
+    /// reserved, or of effects.
     #[inline]
     fn gone(&self) -> i64 {
         self.discarded_bytes() + self.heap.outside_bytes() + self.effects.held() as i64
     }
 
-    /// Bytes that are still to be freed: this store's, and long nodes of all.
+    /// Returns the bytes that are still to be freed: those of this store, and the long nodes of all
+    /// stores.
     #[inline]
     fn discarded_bytes(&self) -> i64 {
         self.heap.discarded_bytes() + nodes::heap().discarded_bytes()
     }
 
-    /// Frees up to `steps` elements that nobody needs; whether some are left.
+    /// Frees up to `steps` discarded elements. Returns whether some are left.
     pub(crate) fn free_discarded(&self, steps: &mut u32) -> bool {
         self.heap.free_discarded(steps) | nodes::heap().free_discarded(steps)
     }
@@ -317,7 +318,7 @@ impl Store {
                 continue;
             };
             let gone = |space_index: usize, key: &[u8]| {
-                self.note_event_at((turn, space_index), KeyspaceEvents::EVICTED, "evicted", key);
+                self.note_event_at(turn, space_index, KeyspaceEvents::EVICTED, "evicted", key);
             };
             let freed = shard.evict(&self.upkeep(index, turn), policy, wanted, gone);
             self.charge(&mut shard, -freed);
@@ -370,32 +371,32 @@ impl Store {
     }
 }
 
-/// Bytes of a request's arguments.
+/// Returns the bytes of a request's arguments.
 #[inline]
 pub(crate) fn args_len(request: &Request<'_>) -> u64 {
     request.args.ranges().iter().map(|range| range.len() as u64).sum()
 }
 
-/// Bytes to reserve for a write of so many bytes. A small write is done before other workers notice
-/// it.
+/// Returns the bytes to reserve for a write of `len` bytes. A small write reserves none, because it
+/// is done before other workers notice it.
 #[inline]
 pub(crate) fn reserved_len(len: u64) -> u64 {
     if len < RESERVED_FROM { 0 } else { len }
 }
 
-/// Reserved room of a write in progress, until this is dropped.
+/// The reserved room of a write in progress. A drop gives it back.
 pub(crate) struct Reserved<'s> {
     store: &'s Store,
     bytes: Cell<u64>,
 }
 
 impl<'s> Reserved<'s> {
-    /// A reservation of no bytes.
+    /// Returns a reservation of no bytes.
     pub(crate) fn nothing(store: &'s Store) -> Self {
         Self { store, bytes: Cell::new(0) }
     }
 
-    /// Gives back up to `bytes` of the room: they were used, or are not needed.
+    /// Gives back up to `bytes` bytes of the room. They were used, or are not needed.
     #[inline]
     pub(crate) fn release(&self, bytes: u64) {
         let bytes = bytes.min(self.bytes.get());

@@ -29,6 +29,7 @@ mod sessions;
 mod upstream;
 
 use crate::core::pools::store::state::Looked;
+use crate::core::request::RequestBuffers;
 pub use front::cut_off::CutOff;
 pub use observe::figures::Figures;
 pub(crate) use pools::store::Departing;
@@ -37,7 +38,7 @@ pub use pools::store::repeat_function_command;
 use crate::Plan;
 pub(crate) use connection::{Connection, Connections};
 pub(crate) use front::rights::Loss;
-use keyway_base::{ByteRange, Clock, Key, Slab, Time};
+use keyway_base::{Clock, Key, Slab, Time};
 use keyway_command::Verb;
 use keyway_metrics::WorkerCells;
 pub(crate) use keyway_proxy::ConnectionKey;
@@ -73,8 +74,8 @@ pub(crate) struct Plane {
     pub(crate) batch: u64,
     /// The last request in the bytes that are being parsed.
     last_verb: Option<Verb>,
-    args: Vec<ByteRange>,
-    inline: Vec<u8>,
+    /// `None` while a request is read with them.
+    buffers: Option<Box<RequestBuffers>>,
     keys: Vec<u32>,
     scratch: Vec<u8>,
     /// True while a client of another process is brought into its state: no hold concerns that.
@@ -120,8 +121,7 @@ impl Core {
             next_deadline: None,
             batch: 0,
             last_verb: None,
-            args: Vec::new(),
-            inline: Vec::new(),
+            buffers: None,
             keys: Vec::new(),
             scratch: Vec::new(),
             is_restoring: false,
@@ -167,17 +167,14 @@ impl Core {
         /// Number of elements that are kept. A request with more is rare.
         const KEPT_MAX: usize = 16 << 10;
         let plane = &mut self.plane;
-        if plane.args.capacity() > KEPT_MAX {
-            plane.args = Vec::new();
+        if let Some(buffers) = &mut plane.buffers {
+            buffers.trim(KEPT_MAX);
         }
         if plane.keys.capacity() > KEPT_MAX {
             plane.keys = Vec::new();
         }
         if plane.scratch.capacity() > KEPT_MAX {
             plane.scratch = Vec::new();
-        }
-        if plane.inline.capacity() > KEPT_MAX {
-            plane.inline = Vec::new();
         }
         self.trim_rooms(KEPT_MAX);
         if self.sessions.is_empty() {

@@ -1,9 +1,30 @@
 //! A request on its way through the rooms, and its result.
 
 use crate::{Plan, PoolPlan};
-use keyway_base::Key;
+use keyway_base::{ByteRange, Key};
 use keyway_command::Request;
 use keyway_proxy::{Busy, ConnectionKey, Session};
+
+/// The buffers with which a worker reads a request.
+#[derive(Default)]
+pub(super) struct RequestBuffers {
+    /// The ranges of the arguments in the request.
+    pub(super) args: Vec<ByteRange>,
+    /// The wire form of a request that came as a line.
+    pub(super) inline: Vec<u8>,
+}
+
+impl RequestBuffers {
+    /// Frees what has room for more than `kept_max` elements.
+    pub(super) fn trim(&mut self, kept_max: usize) {
+        if self.args.capacity() > kept_max {
+            self.args = Vec::new();
+        }
+        if self.inline.capacity() > kept_max {
+            self.inline = Vec::new();
+        }
+    }
+}
 
 /// A session and its key.
 #[derive(Clone, Copy)]

@@ -220,13 +220,20 @@ impl<I: Io> Worker<I> {
     }
 
     fn flush_dirty(&mut self) {
-        for key in self.core.plane.store.tracking.take_told() {
-            self.flush_session(key);
+        if self.core.plane.store.tracking.has_told() {
+            for key in self.core.plane.store.tracking.take_told() {
+                self.flush_session(key);
+            }
+        }
+        if self.core.plane.clients.dirty.is_empty() && self.held.is_empty() {
+            return;
         }
         let mut dirty = std::mem::take(&mut self.core.plane.clients.dirty);
-        dirty.append(&mut self.held);
+        if !self.held.is_empty() {
+            dirty.append(&mut self.held);
+        }
         let now = self.core.clock().now;
-        for key in dirty.drain(..) {
+        for &key in &dirty {
             let Core { sessions, plane, .. } = &mut self.core;
             let session = sessions.get_mut(key);
             match session.and_then(|session| plane.held_until(session, now)) {
@@ -239,6 +246,7 @@ impl<I: Io> Worker<I> {
             }
         }
         if self.core.plane.clients.dirty.is_empty() {
+            dirty.clear();
             self.core.plane.clients.dirty = dirty;
         }
     }
@@ -261,8 +269,8 @@ impl<I: Io> Worker<I> {
         if self.core.plane.store.logs.are_due() {
             self.settle_logs();
         }
-        let Some(client) = self.client(key) else { return };
         let Some(session) = self.core.sessions.get_mut(key) else { return };
+        let Some(&Some(client)) = self.clients.get(key.index() as usize) else { return };
         session.is_dirty = false;
         if session.tracking.is_some() {
             self.core.plane.release_pushes(key, session);

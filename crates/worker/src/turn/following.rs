@@ -15,11 +15,8 @@ impl<I: Io> Worker<I> {
     #[cold]
     pub(super) fn follow(&mut self, follow: Follow) {
         let Follow { plan, registry, listeners } = follow;
-        if self.core.plane.observe.served.has_any() {
-            // The indices are those of the pools so far.
-            let now = self.io.clock().now;
-            self.core.plane.observe.served.record(&self.core.plane.cells, now);
-        }
+        // The indices are those of the pools so far.
+        self.record_served();
         for (index, listener) in listeners {
             if self.drain_deadline.is_none() && !self.io.listen(ListenerIndex(index), listener) {
                 let name = &*plan.listeners[usize::from(index)].name;

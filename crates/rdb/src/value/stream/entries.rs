@@ -6,7 +6,8 @@
 //!            │ value ...  or  fields, name, value ... │ elements
 //! ```
 
-use crate::block::{Block, Damaged, Text};
+use crate::block::Block;
+use crate::element::{Damaged, Text};
 use crate::event::{Id, Part, StreamBlock};
 use crate::fault::{Form, StreamPart, What};
 use crate::value::text::element;

@@ -1,4 +1,5 @@
-//! Groups of consumers: what was delivered to whom and not acknowledged yet.
+//! Groups of consumers, with the entries that were delivered to each consumer and are not
+//! acknowledged yet.
 
 use super::id::Id;
 use super::log::{Log, UNKNOWN};
@@ -6,19 +7,19 @@ use crate::collections::ranks::Ranks;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-/// Bytes of a consumer besides its name and deliveries: its own, and its place
-/// in the tree of names, which is half full at worst.
+/// Bytes of a consumer without its name and deliveries: its own, and its entry in the tree of
+/// names, which is half full at worst.
 const CONSUMER_BYTES: usize =
     size_of::<Option<Consumer>>() + 2 * size_of::<(Box<[u8]>, ConsumerIndex)>();
 
 /// The index of a consumer in its group.
 pub(crate) type ConsumerIndex = u32;
 
-/// An entry that a consumer got.
+/// The delivery of an entry to a consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Delivery {
     pub(crate) id: Id,
-    /// When it last got it, in milliseconds since the Unix epoch.
+    /// When the consumer last got the entry, in milliseconds since the Unix epoch.
     pub(crate) millis: u64,
     /// The number of times that the entry was delivered.
     pub(crate) count: u64,
@@ -26,7 +27,7 @@ pub(crate) struct Delivery {
 }
 
 impl Delivery {
-    /// Milliseconds since then.
+    /// Returns the milliseconds since the consumer last got the entry.
     pub(crate) fn idle(&self, now_millis: u64) -> u64 {
         now_millis.saturating_sub(self.millis)
     }
@@ -35,7 +36,7 @@ impl Delivery {
 /// A consumer of a group.
 pub(crate) struct Consumer {
     pub(crate) name: Box<[u8]>,
-    /// When it was last heard of, in milliseconds since the Unix epoch.
+    /// When the consumer last sent a command, in milliseconds since the Unix epoch.
     pub(crate) seen_millis: u64,
     /// The ids of its deliveries.
     ids: Ranks<Id>,
@@ -47,30 +48,30 @@ impl Consumer {
         self.ids.len()
     }
 
-    /// Visits the ids of those.
+    /// Visits the ids of the deliveries that the consumer has not acknowledged.
     pub(crate) fn visit_ids(&self, mut visit: impl FnMut(Id)) {
-        let _ = self.ids.visit((0, usize::MAX), false, |id| {
+        let _ = self.ids.visit(0..usize::MAX, false, |id| {
             visit(*id);
             ControlFlow::Continue(())
         });
     }
 }
 
-/// The consumers who share a stream's entries.
+/// The consumers that share the entries of a stream.
 pub(crate) struct Group {
     /// Entries up to this one were delivered.
     pub(crate) last: Id,
-    /// The number of entries of the stream up to that one, or `UNKNOWN`.
+    /// The number of entries of the stream up to `last`, or `UNKNOWN`.
     pub(crate) entries_read: i64,
-    /// By id.
+    /// The deliveries that are not acknowledged, ordered by id.
     deliveries: Ranks<Delivery>,
-    /// The greatest id that ever was among them: most come behind all others.
+    /// The greatest id that `deliveries` ever had. Most new ids are greater.
     greatest: Id,
     names: BTreeMap<Box<[u8]>, ConsumerIndex>,
-    /// Indices of consumers that are gone are free.
+    /// The consumers by index. The index of a removed consumer is free.
     consumers: Vec<Option<Consumer>>,
     free: Vec<ConsumerIndex>,
-    /// Bytes that the consumers take.
+    /// Bytes of the consumers.
     consumer_bytes: usize,
 }
 
@@ -123,7 +124,7 @@ impl Group {
         self.deliveries.len()
     }
 
-    /// The first and the last of those.
+    /// Returns the first and the last id of the deliveries that are not acknowledged.
     pub(crate) fn pending_ends(&self) -> Option<(Id, Id)> {
         let last = self.deliveries.len().checked_sub(1)?;
         Some((self.deliveries.get(0)?.id, self.deliveries.get(last)?.id))
@@ -133,7 +134,7 @@ impl Group {
         self.names.len()
     }
 
-    /// The consumers, in the order of their names.
+    /// Returns the consumers in the order of their names.
     pub(crate) fn consumers(&self) -> impl Iterator<Item = &Consumer> {
         self.names.values().filter_map(|index| self.consumer(*index))
     }
@@ -146,7 +147,7 @@ impl Group {
         self.names.get(name).copied()
     }
 
-    /// Adds a consumer, of whose name there is none.
+    /// Adds a consumer. The group must have none of this name.
     pub(crate) fn add_consumer(&mut self, name: &[u8], now_millis: u64) -> ConsumerIndex {
         let ids = Ranks::new();
         let consumer = Some(Consumer { name: name.into(), seen_millis: now_millis, ids });
@@ -165,7 +166,7 @@ impl Group {
         index
     }
 
-    /// The consumer of a name, heard of now, and whether it had to be added.
+    /// Returns the consumer of a name, and whether it is new. The consumer counts as heard of now.
     pub(crate) fn hear_of(&mut self, name: &[u8], now_millis: u64) -> (ConsumerIndex, bool) {
         let Some(index) = self.find_consumer(name) else {
             return (self.add_consumer(name, now_millis), true);
@@ -176,14 +177,14 @@ impl Group {
         (index, false)
     }
 
-    /// Removes a consumer with its deliveries; how many those were, if there
-    /// was such a consumer.
+    /// Removes a consumer with its deliveries. Returns the number of those, or `None` if there is
+    /// no such consumer.
     pub(crate) fn remove_consumer(&mut self, name: &[u8]) -> Option<usize> {
         let index = self.names.remove(name)?;
         let consumer = self.consumers[index as usize].take()?;
         self.free.push(index);
         self.consumer_bytes -= CONSUMER_BYTES + 2 * name.len() + consumer.ids.bytes();
-        let _ = consumer.ids.visit((0, usize::MAX), false, |id| {
+        let _ = consumer.ids.visit(0..usize::MAX, false, |id| {
             if let Ok(rank) = self.rank(*id) {
                 self.deliveries.remove(rank);
             }
@@ -192,7 +193,7 @@ impl Group {
         Some(consumer.ids.len())
     }
 
-    /// The rank of an id's delivery, or of the next one if it has none.
+    /// Returns the rank of the delivery of an id, or `Err` with the rank of the next delivery.
     fn rank(&self, id: Id) -> Result<usize, usize> {
         let rank = self.deliveries.count_before(|delivery| delivery.id < id);
         match self.deliveries.get(rank) {
@@ -201,12 +202,12 @@ impl Group {
         }
     }
 
-    /// The delivery of an id that is not acknowledged.
+    /// Returns the delivery of an id, if there is one that is not acknowledged.
     pub(crate) fn delivery(&self, id: Id) -> Option<Delivery> {
         self.rank(id).ok().and_then(|rank| self.deliveries.get(rank)).copied()
     }
 
-    /// The first delivery from an id on.
+    /// Returns the first delivery from an id on.
     pub(crate) fn delivery_from(&self, id: Id) -> Option<Delivery> {
         let rank = match self.rank(id) {
             Ok(rank) | Err(rank) => rank,
@@ -222,12 +223,13 @@ impl Group {
         mut visit: impl FnMut(&Delivery) -> ControlFlow<()>,
     ) {
         let (Ok(rank) | Err(rank)) = self.rank(from);
-        let _ = self.deliveries.visit((rank, usize::MAX), false, |delivery| {
+        let _ = self.deliveries.visit(rank..usize::MAX, false, |delivery| {
             if delivery.id > to { ControlFlow::Break(()) } else { visit(delivery) }
         });
     }
 
-    /// As [`Group::visit`], of one consumer's deliveries.
+    /// Visits the deliveries of one consumer between two ids, both included, until `visit` breaks
+    /// off.
     pub(crate) fn visit_of(
         &self,
         index: ConsumerIndex,
@@ -236,13 +238,13 @@ impl Group {
     ) {
         let Some(consumer) = self.consumer(index) else { return };
         let rank = consumer.ids.count_before(|id| *id < from);
-        let _ = consumer.ids.visit((rank, usize::MAX), false, |id| match self.delivery(*id) {
+        let _ = consumer.ids.visit(rank..usize::MAX, false, |id| match self.delivery(*id) {
             Some(delivery) if delivery.id <= to => visit(&delivery),
             _ => ControlFlow::Break(()),
         });
     }
 
-    /// Lets `change` change the list of a consumer's ids, and books it.
+    /// Lets `change` change the list of a consumer's ids, and accounts for its memory.
     fn change_ids(&mut self, index: ConsumerIndex, change: impl FnOnce(&mut Ranks<Id>)) {
         if let Some(Some(consumer)) = self.consumers.get_mut(index as usize) {
             let before = consumer.ids.bytes();
@@ -251,7 +253,7 @@ impl Group {
         }
     }
 
-    /// Notes a delivery, in the place of any that there was of the id.
+    /// Notes a delivery. It replaces an earlier delivery of the same id.
     pub(crate) fn assign(&mut self, delivery: Delivery) {
         let id = delivery.id;
         let found = if id > self.greatest { Err(0) } else { self.rank(id) };
@@ -270,7 +272,7 @@ impl Group {
         self.change_ids(delivery.consumer, |ids| ids.insert(id, |other| *other < id));
     }
 
-    /// Acknowledges the delivery of an id; whether there was one.
+    /// Acknowledges the delivery of an id. Returns whether there was one.
     pub(crate) fn acknowledge(&mut self, id: Id) -> bool {
         let Some(delivery) = self.rank(id).ok().and_then(|rank| self.deliveries.remove(rank))
         else {
@@ -280,7 +282,8 @@ impl Group {
         true
     }
 
-    /// Notes that an entry of `log` is being delivered, if none behind it was.
+    /// Notes that an entry of `log` is being delivered. Nothing happens if a later entry was
+    /// delivered before.
     pub(crate) fn advance(&mut self, log: &Log, id: Id) {
         if id <= self.last {
             return;
@@ -307,7 +310,7 @@ impl Group {
         (read != UNKNOWN).then(|| added.wrapping_sub(read))
     }
 
-    /// Frees up to `steps` leaves and consumers; whether nothing is left.
+    /// Frees up to `steps` leaves and consumers. Returns whether nothing is left.
     pub(super) fn free_some(&mut self, steps: &mut u32) -> bool {
         if !self.deliveries.free_some(steps) {
             return false;

@@ -68,7 +68,7 @@ pub(super) fn geoadd(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     if scores.is_empty() {
         return Err(SYNTAX);
     }
-    sorted::add_all(call, options, (scores, call.args_from(index + 2, 3)), out)
+    sorted::add_all(call, options, scores, call.args_from(index + 2, 3), out)
 }
 
 /// GEODIST.

@@ -98,7 +98,8 @@ enum Change {
 fn add(
     editor: &mut Editor<'_, '_>,
     options: Options,
-    (given, member): (f64, &[u8]),
+    given: f64,
+    member: &[u8],
 ) -> Result<Change, Fault> {
     let old = editor.view::<Sorted<'_>>().and_then(|set| set.score(member));
     let Some(old) = old else {
@@ -136,22 +137,23 @@ pub(super) fn zadd(call: &Call<'_>, increments: bool, out: &mut Vec<u8>) -> Outc
     let (options, index) = Options::parse(call, increments)?;
     let scores: Option<Vec<f64>> = call.args_from(index, 2).map(score::parse).collect();
     let scores = scores.ok_or(NOT_A_FLOAT)?;
-    add_all(call, options, (scores, call.args_from(index + 1, 2)), out)
+    add_all(call, options, scores, call.args_from(index + 1, 2), out)
 }
 
 /// Adds scores with their members, and answers as ZADD does.
 pub(super) fn add_all<'a>(
     call: &Call<'a>,
     options: Options,
-    (scores, members): (Vec<f64>, impl Iterator<Item = &'a [u8]>),
+    scores: Vec<f64>,
+    members: impl Iterator<Item = &'a [u8]>,
     out: &mut Vec<u8>,
 ) -> Outcome {
     let event = if options.increments { "zincr" } else { "zadd" };
     let (mut added, mut updated, mut last) = (0, 0, None);
     call.with_key(|mut entry| {
         entry.edit(Kind::Sorted, event, |editor| {
-            for pair in scores.into_iter().zip(members) {
-                last = match add(editor, options, pair)? {
+            for (score, member) in scores.into_iter().zip(members) {
+                last = match add(editor, options, score, member)? {
                     Change::Added(score) => {
                         added += 1;
                         Some(score)
@@ -242,7 +244,9 @@ pub(super) enum End {
 fn take(
     call: &Call<'_>,
     entry: &mut Entry<'_>,
-    (end, count, nests): (End, usize, bool),
+    end: End,
+    count: usize,
+    nests: bool,
     out: &mut Vec<u8>,
 ) -> Result<(), WrongType> {
     let event = if end == End::Min { "zpopmin" } else { "zpopmax" };
@@ -280,7 +284,7 @@ pub(super) fn pop(call: &Call<'_>, end: End, out: &mut Vec<u8>) -> Outcome {
         if taken == 0 {
             return Ok(());
         }
-        take(call, &mut entry, (end, taken, nests), out)?;
+        take(call, &mut entry, end, taken, nests, out)?;
         Ok(())
     })
 }
@@ -302,14 +306,15 @@ pub(super) fn take_some(
     call: &Call<'_>,
     entry: &mut Entry<'_>,
     key: &[u8],
-    (end, count): (End, usize),
+    end: End,
+    count: usize,
     out: &mut Vec<u8>,
 ) -> Result<bool, WrongType> {
     let Some(set) = entry.look_at::<Sorted<'_>>()? else { return Ok(false) };
     let taken = count.min(set.len());
     begin_pair(key, 2, out);
     reply::array(out, taken);
-    take(call, entry, (end, taken, true), out)?;
+    take(call, entry, end, taken, true, out)?;
     Ok(true)
 }
 
@@ -325,7 +330,7 @@ pub(super) fn take_one(
         return Ok(false);
     }
     begin_pair(key, 3, out);
-    take(call, entry, (end, 1, false), out)?;
+    take(call, entry, end, 1, false, out)?;
     Ok(true)
 }
 
@@ -335,7 +340,7 @@ pub(super) fn zmpop(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     let keys = call.args_from(2, 1).take(keys);
     let mut locked = call.store.lock_keys(keys.clone());
     for key in keys {
-        if take_some(call, &mut locked.entry(call.turn, key), key, (end, count), out)? {
+        if take_some(call, &mut locked.entry(call.turn, key), key, end, count, out)? {
             return Ok(());
         }
     }
@@ -394,7 +399,7 @@ pub(super) fn zrandmember(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
         reply::array(out, if with_scores && !nests { 2 * len } else { len });
         let visit = |each: &mut dyn FnMut(_)| set.visit(|member, score| each(Pick(member, score)));
         let pick = || set.random(random).map(|(member, score)| Pick(member, score));
-        sample(call, (wanted, set.len()), pick, visit, out, |Pick(member, score), out| {
+        sample(call, wanted, set.len(), pick, visit, out, |Pick(member, score), out| {
             if nests {
                 reply::array(out, 2);
             }

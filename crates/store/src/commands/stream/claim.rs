@@ -54,7 +54,8 @@ impl<'a> Claim<'a> {
     fn take(
         &mut self,
         group: &mut Group,
-        (delivery, is_forced): (Delivery, bool),
+        delivery: Delivery,
+        is_forced: bool,
         entry: &Entry<'_>,
         out: &mut Vec<u8>,
     ) -> bool {
@@ -194,8 +195,8 @@ pub(in crate::commands) fn xclaim(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome
                     let found = group.delivery(id);
                     let forced = Delivery { id, millis: 0, count: 1, consumer: 0 };
                     let Some(delivery) = found.or(forces.then_some(forced)) else { continue };
-                    let delivery = (delivery, found.is_none());
-                    count += usize::from(claim.take(group, delivery, &entry, out));
+                    let is_forced = found.is_none();
+                    count += usize::from(claim.take(group, delivery, is_forced, &entry, out));
                 }
                 count
             });
@@ -235,7 +236,7 @@ pub(in crate::commands) fn xautoclaim(call: &Call<'_>, out: &mut Vec<u8>) -> Out
                 attempts -= 1;
                 match log.get(delivery.id) {
                     Some(entry) => {
-                        if claim.take(group, (delivery, false), &entry, &mut claimed) {
+                        if claim.take(group, delivery, false, &entry, &mut claimed) {
                             count += 1;
                             left -= 1;
                         }

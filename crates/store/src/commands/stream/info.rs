@@ -179,14 +179,15 @@ fn write_full(call: &Call<'_>, stream: &Stream, limit: u64, out: &mut Vec<u8>) {
         reply::bulk(out, b"consumers");
         reply::array(out, group.consumer_count());
         for consumer in group.consumers() {
-            write_consumer(call, (group, consumer), limit, out);
+            write_consumer(call, group, consumer, limit, out);
         }
     }
 }
 
 fn write_consumer(
     call: &Call<'_>,
-    (group, consumer): (&Group, &Consumer),
+    group: &Group,
+    consumer: &Consumer,
     limit: u64,
     out: &mut Vec<u8>,
 ) {

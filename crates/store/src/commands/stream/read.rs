@@ -242,11 +242,7 @@ enum From {
 }
 
 /// Reads what is wanted of a stream, whose group must be there.
-fn parse_from(
-    entry: &mut Entry<'_>,
-    (key, group): (&[u8], &[u8]),
-    text: &[u8],
-) -> Result<From, Fault> {
+fn parse_from(entry: &mut Entry<'_>, key: &[u8], group: &[u8], text: &[u8]) -> Result<From, Fault> {
     let stream: Option<&Stream> = entry.read_as()?;
     if stream.and_then(|stream| stream.group(group)).is_none() {
         let text = "No such key '{}' or consumer group '{}' in XREADGROUP with GROUP option";
@@ -285,7 +281,7 @@ pub(in crate::commands) fn xreadgroup(
     for (key, nth) in options.keys(call).zip(0..) {
         let text = call.arg(options.keys_at + options.key_count + nth);
         let mut entry = locked.entry(call.turn, key);
-        wanted.push(parse_from(&mut entry, (key, group), text)?);
+        wanted.push(parse_from(&mut entry, key, group, text)?);
     }
     let mut served = 0;
     let start = out.len();
@@ -372,7 +368,7 @@ impl Reader<'_, '_> {
                     is_new = added;
                     match from {
                         From::New => self.deliver(log, group, consumer, out),
-                        From::History(after) => self.repeat(log, group, (consumer, after), out),
+                        From::History(after) => self.repeat(log, group, consumer, after, out),
                     }
                     true
                 })
@@ -413,7 +409,8 @@ impl Reader<'_, '_> {
         &self,
         log: &Log,
         group: &mut Group,
-        (consumer, after): (ConsumerIndex, Id),
+        consumer: ConsumerIndex,
+        after: Id,
         out: &mut Vec<u8>,
     ) {
         let Some(from) = after.next() else { return reply::array(out, 0) };

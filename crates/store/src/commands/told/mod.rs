@@ -69,7 +69,8 @@ fn hold<'s>(store: &'s Store, request: &Request<'_>) -> Option<Telling<'s>> {
 pub(super) fn execute<R>(
     store: &Store,
     request: &Request<'_>,
-    (turn, is_streamed): (Turn, bool),
+    turn: Turn,
+    is_streamed: bool,
     out: &mut Vec<u8>,
     work: impl FnOnce(Turn, &mut Vec<u8>) -> R,
 ) -> R {

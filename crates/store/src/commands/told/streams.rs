@@ -73,7 +73,7 @@ impl<'t> Told<'t> {
             if is_changed {
                 self.tell_words(&[b"XGROUP", b"CREATECONSUMER", key, group, consumer]);
             }
-            self.tell_deliveries((key, group), ids);
+            self.tell_deliveries(key, group, ids);
             self.tell_position(key, group);
         }
     }
@@ -88,7 +88,7 @@ impl<'t> Told<'t> {
             self.tell_words(&[b"XGROUP", b"CREATECONSUMER", key, group, self.arg(3)]);
         }
         let ids = self.call.args_from(5, 1).map_while(|text| Id::parse(text, 0)).collect();
-        self.tell_deliveries((key, group), ids);
+        self.tell_deliveries(key, group, ids);
         if self.call.args.from(5).any(|word| word.eq_ignore_ascii_case(b"lastid")) {
             self.tell_position(key, group);
         }
@@ -107,11 +107,11 @@ impl<'t> Told<'t> {
         let mut ids: Vec<Id> = (0..count).map_while(|_| entry_id(&mut pieces)).flatten().collect();
         let gone = pieces.many().unwrap_or(0);
         ids.extend((0..gone).map_while(|_| Id::parse(pieces.text()?, 0)));
-        self.tell_deliveries((key, group), ids);
+        self.tell_deliveries(key, group, ids);
     }
 
     /// Tells what deliveries of a group are now.
-    fn tell_deliveries(&self, (key, group): (&[u8], &[u8]), ids: Vec<Id>) {
+    fn tell_deliveries(&self, key: &[u8], group: &[u8], ids: Vec<Id>) {
         let mut last = Id::ZERO;
         let mut told: Vec<(Id, Pending)> = Vec::with_capacity(ids.len());
         self.with_stream(key, |stream| {

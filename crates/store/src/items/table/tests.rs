@@ -33,8 +33,8 @@ impl Fixture {
 
     fn add(&mut self, key: &[u8], value: &[u8]) {
         let meta = Meta::new(Encoding::Text, None);
-        let item = Owned::create(&self.heap, 0, &meta, 0, key, (value, value.len()));
         let memory = Memory { heap: &self.heap, arena: 0 };
+        let item = Owned::create(memory, &meta, 0, key, value, value.len());
         self.table.insert(memory, (self.hash)(key), item, MARKS, self.hash);
     }
 

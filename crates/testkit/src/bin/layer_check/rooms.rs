@@ -123,7 +123,7 @@ const ROOMS: &[Room] = &[
             "observe",
         ],
     },
-    Room { path: "observe", doors: 31, calls: &["front", "upstream"] },
+    Room { path: "observe", doors: 32, calls: &["front", "upstream"] },
 ];
 
 /// A source file of a worker's core.

@@ -50,6 +50,7 @@ impl Plane {
     }
 
     /// Like [`Plane::answer`], for a caller that counts its errors itself.
+    #[inline]
     pub(in crate::core) fn answer_noted(
         &mut self,
         session: &mut Session,
@@ -70,8 +71,7 @@ impl Plane {
         incoming: &mut RequestContext,
         write: impl FnOnce(&mut Vec<u8>),
     ) {
-        self.started(incoming.session.pool, incoming.request.command.counted());
-        self.executed(incoming.session.pool, incoming.request.command.counted());
+        self.served(incoming.session.pool, incoming.request.command.counted());
         self.answer(incoming.session, incoming.busy, write);
     }
 

@@ -347,8 +347,8 @@ impl Plane {
         if listener.cluster.is_none() && local::is_about_cluster(request.command.verb) {
             return self.refuse_request(incoming, local::NO_CLUSTER);
         }
-        self.started(session.pool, request.command.counted());
-        self.executed(session.pool, request.command.counted());
+        self.served(session.pool, request.command.counted());
+        self.observe.served.count_calls(&self.cells);
         let was_silent = Self::is_silent(session);
         let mut out = std::mem::take(&mut self.scratch);
         out.clear();

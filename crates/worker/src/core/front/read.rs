@@ -93,12 +93,11 @@ impl Plane {
                 pos = bytes.len();
                 break;
             }
-            let is_held = session.is_fenced(busy);
+            let is_held = session.is_held_by_fence(busy);
             if is_held || !busy.has_room(&plan.limits, session.reply_size) {
                 self.hold_behind(session, is_held, &mut reading);
                 break;
             }
-            session.lift_fence();
             let client = BusyClient { key, session, busy };
             let rest = Unread { bytes: &bytes[pos..], pos };
             let next = &mut reading.next;

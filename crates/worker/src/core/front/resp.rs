@@ -4,18 +4,17 @@ use super::read::{Codec, Taken, Unread};
 use super::waits::{Late, NextRequest};
 use crate::core::pools::servers::tracking::forget_caching;
 use crate::core::request::PoolInPlan;
-use crate::core::request::{BusyClient, ClientMut, Step};
+use crate::core::request::{BusyClient, ClientMut, RequestBuffers, Step};
 use crate::core::upstream::streamed_requests::{Begun, PartialRequest};
 use crate::core::{Connections, Plane};
-use keyway_base::{ByteRange, Fault, Limits};
+use keyway_base::{Fault, Limits};
 use keyway_command::Verb;
 use keyway_proxy::{Busy, Session, write_fault};
 use keyway_resp::{ParseLimits, Parsed, parse_request, reply};
 
 /// Reads requests of Redis's protocol.
 pub(in crate::core) struct Resp {
-    args: Vec<ByteRange>,
-    inline: Vec<u8>,
+    buffers: Box<RequestBuffers>,
     /// Index up to which the store knows the next keys.
     ahead: usize,
 }
@@ -25,8 +24,7 @@ impl Resp {
     #[inline]
     pub(super) fn new(plane: &mut Plane) -> Resp {
         plane.last_verb = None;
-        let args = std::mem::take(&mut plane.args);
-        Resp { args, inline: std::mem::take(&mut plane.inline), ahead: 0 }
+        Resp { buffers: plane.buffers.take().unwrap_or_default(), ahead: 0 }
     }
 }
 
@@ -45,7 +43,7 @@ impl Codec for Resp {
         if pos > 0 && pos >= self.ahead {
             self.ahead = pos + plane.look_ahead(session, bytes, &limits);
         }
-        let Resp { args, inline, .. } = self;
+        let RequestBuffers { args, inline } = &mut *self.buffers;
         let (consumed, frame) = match parse_request(bytes, &limits, args, inline) {
             Ok(Parsed::Ready { consumed }) => (consumed, &bytes[..consumed]),
             Ok(Parsed::Inline { consumed }) => (consumed, &inline[..]),
@@ -95,7 +93,7 @@ impl Codec for Resp {
         session.identity.live.note_request(plane.last_verb, plane.clock.now);
         // It is useless to read what cannot be started.
         session.paused |= session.is_fenced(busy);
-        (plane.args, plane.inline) = (self.args, self.inline);
+        plane.buffers = Some(self.buffers);
     }
 }
 

@@ -38,11 +38,12 @@ impl Plane {
         self.cells.pool(usize::from(pool)).requests(counted.class() as usize, counted.command())
     }
 
-    /// Counts a request that was accepted.
+    /// Counts a request that was accepted: before the turn sends replies, or in front of whatever
+    /// tells such counts.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "a few instructions, once per request")]
-    pub(in crate::core) fn started(&self, pool: u16, counted: Counted) {
-        self.request_cells(pool, counted).call();
+    pub(in crate::core) fn started(&mut self, pool: u16, counted: Counted) {
+        self.observe.started(pool, counted);
     }
 
     /// Counts an error reply of the store, and logs that it refuses writes.
@@ -86,7 +87,14 @@ impl Plane {
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "a few instructions, once per request")]
     pub(in crate::core) fn executed(&mut self, pool: u16, counted: Counted) {
-        self.observe.served.note(pool, counted);
+        self.observe.served.note(pool, counted, 0);
+    }
+
+    /// Counts a request that is accepted and answered at once, without asking a server.
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "a few instructions, once per request")]
+    pub(in crate::core) fn served(&mut self, pool: u16, counted: Counted) {
+        self.observe.served.note(pool, counted, 1);
     }
 
     /// Counts the end of a request for which servers were asked. `latency` is `None` for a command

@@ -2,6 +2,7 @@
 //! examined after they were started, and all large ones.
 
 use crate::core::Plane;
+use crate::core::request::RequestBuffers;
 use crate::{PoolPlan, Upstream};
 use keyway_base::ByteRange;
 use keyway_command::{Args, KeyFlags, Request, Verb};
@@ -243,11 +244,11 @@ impl Plane {
             return self.note_big_item(pool, big);
         }
         let limits = ParseLimits::of(&self.plan.limits);
-        let (mut ranges, mut inline) =
-            (std::mem::take(&mut self.args), std::mem::take(&mut self.inline));
-        let parsed = parse_request(&big.request, &limits, &mut ranges, &mut inline);
+        let mut buffers = self.buffers.take().unwrap_or_default();
+        let RequestBuffers { args, inline } = &mut *buffers;
+        let parsed = parse_request(&big.request, &limits, args, inline);
         if matches!(parsed, Ok(Parsed::Ready { .. }))
-            && let Ok(request) = Request::resolve(Args::new(&big.request, &ranges))
+            && let Ok(request) = Request::resolve(Args::new(&big.request, args))
         {
             // For other commands, an element is a part of one key's value.
             let (index, elements, bytes) = match request.command.verb {
@@ -259,7 +260,7 @@ impl Plane {
                 self.note_large(&plan.key_stats, sight, bytes as usize);
             }
         }
-        (self.args, self.inline) = (ranges, inline);
+        self.buffers = Some(buffers);
     }
 
     fn note_big_item(&mut self, pool: u16, big: &BigReply) {

@@ -11,7 +11,7 @@
 //!
 //! The doors, which code outside of the room calls, by file:
 //!
-//! - `counting`: `started`, `executed`, `replied`, `note_store_error`, `note_refused_write`,
+//! - `counting`: `started`, `executed`, `served`, `replied`, `note_store_error`, `note_refused_write`,
 //!   `count_fault`
 //! - `figures`: `figures`
 //! - `hot_keys`: `note_request`, `note_memcached`, `note_large`, `note_stored_reply`,

@@ -35,8 +35,7 @@ impl Plane {
             let text = "ERR 'monitor' is refused: monitor_every = 0 in [limits] turns it off";
             return self.refuse_request(incoming, text);
         }
-        self.started(incoming.session.pool, incoming.request.command.counted());
-        self.executed(incoming.session.pool, incoming.request.command.counted());
+        self.served(incoming.session.pool, incoming.request.command.counted());
         self.answer(incoming.session, incoming.busy, |out| reply::simple(out, "OK"));
         if !std::mem::replace(&mut incoming.session.is_monitor, true) {
             // Earlier requests are not for this monitor.

@@ -9,7 +9,7 @@
 
 use keyway_base::Time;
 use keyway_command::Counted;
-use keyway_metrics::{Latency, WorkerCells};
+use keyway_metrics::{Latency, RequestCells, WorkerCells};
 
 /// Number of polls of a turn.
 const POLLS: usize = 2;
@@ -26,6 +26,8 @@ struct Tally {
     /// The poll of the turn that found them.
     poll: u8,
     count: u32,
+    /// The number of them that are still to be counted as accepted.
+    calls: u32,
 }
 
 /// The counts of one worker's turn.
@@ -36,11 +38,13 @@ pub(crate) struct Served {
     poll: u8,
     /// When each poll returned.
     polled: [Time; POLLS],
+    /// True if the latency of any of them is to be recorded.
+    is_timed: bool,
 }
 
 impl Served {
     pub(in crate::core) fn new() -> Self {
-        Self { tallies: Vec::new(), poll: 0, polled: [Time(0); POLLS] }
+        Self { tallies: Vec::new(), poll: 0, polled: [Time(0); POLLS], is_timed: false }
     }
 
     /// Notes that requests from here on were found by a poll that returned at `now`.
@@ -54,50 +58,100 @@ impl Served {
         }
     }
 
-    /// Notes a request of `pool`.
+    /// Notes a request of `pool` that was answered. `calls` is 1 if it is to be counted as accepted
+    /// too, or else 0.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "a few instructions, once per request")]
-    pub(super) fn note(&mut self, pool: u16, counted: Counted) {
+    pub(super) fn note(&mut self, pool: u16, counted: Counted, calls: u32) {
+        self.is_timed = true;
+        self.add(pool, counted, 1, calls);
+    }
+
+    /// Notes a request of `pool` that was accepted, and is answered later.
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "a few instructions, once per request")]
+    pub(super) fn note_call(&mut self, pool: u16, counted: Counted) {
+        self.add(pool, counted, 0, 1);
+    }
+
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "a few instructions, once per request")]
+    fn add(&mut self, pool: u16, counted: Counted, count: u32, calls: u32) {
         // Most requests are like the previous one.
         if let Some(last) = self.tallies.last_mut()
             && last.pool == pool
             && last.counted == counted
             && last.poll == self.poll
         {
-            last.count += 1;
+            last.count += count;
+            last.calls += calls;
         } else {
-            self.note_other(pool, counted);
+            self.add_other(Tally { pool, counted, poll: self.poll, count, calls });
         }
     }
 
     #[inline(never)]
-    fn note_other(&mut self, pool: u16, counted: Counted) {
-        let poll = self.poll;
-        let is_same = |it: &&mut Tally| it.counted == counted && it.pool == pool && it.poll == poll;
+    fn add_other(&mut self, other: Tally) {
+        let is_same = |it: &&mut Tally| {
+            it.counted == other.counted && it.pool == other.pool && it.poll == other.poll
+        };
         match self.tallies.iter_mut().rev().take(TALLIES_SEARCHED).find(is_same) {
-            Some(tally) => tally.count += 1,
-            None => self.tallies.push(Tally { pool, counted, poll, count: 1 }),
+            Some(tally) => {
+                tally.count += other.count;
+                tally.calls += other.calls;
+            }
+            None => self.tallies.push(other),
         }
     }
 
-    /// Returns whether any request waits to be recorded.
-    #[inline]
-    pub(crate) fn has_any(&self) -> bool {
-        !self.tallies.is_empty()
+    /// Counts the noted requests as accepted: before their replies are sent, and in front of a reply
+    /// that tells such counts.
+    pub(crate) fn count_calls(&mut self, cells: &WorkerCells) {
+        for tally in &mut self.tallies {
+            let calls = std::mem::take(&mut tally.calls);
+            if calls > 0 {
+                tally.cells(cells).calls(u64::from(calls));
+            }
+        }
     }
 
-    /// Records all noted requests, whose replies had been sent by `now`.
-    pub(crate) fn record(&mut self, cells: &WorkerCells, now: Time) {
+    /// Records all noted requests, whose replies have been sent. `now` reads the clock, if any were
+    /// answered: with the turn's own time, all of them would have taken no time.
+    #[inline]
+    pub(crate) fn record(&mut self, cells: &WorkerCells, now: impl FnOnce() -> Time) {
+        if self.tallies.is_empty() {
+            return;
+        }
+        if std::mem::take(&mut self.is_timed) {
+            return self.record_timed(cells, now());
+        }
+        self.count_calls(cells);
+        self.tallies.clear();
+    }
+
+    fn record_timed(&mut self, cells: &WorkerCells, now: Time) {
+        self.count_calls(cells);
         let served: u64 = self.tallies.iter().map(|tally| u64::from(tally.count)).sum();
         let share = (now - self.polled[0]).as_nanos() as u64 / served.max(1);
         let latencies = self.polled.map(|polled| Latency::between(polled, now));
-        for Tally { pool, counted, poll, count } in self.tallies.drain(..) {
-            let pool = cells.pool(usize::from(pool));
-            let cells = pool.requests(counted.class() as usize, counted.command());
-            let count = u64::from(count);
-            cells.latencies(latencies[usize::from(poll)], count);
+        for tally in self.tallies.drain(..) {
+            let count = u64::from(tally.count);
+            if count == 0 {
+                continue;
+            }
+            let cells = tally.cells(cells);
+            cells.latencies(latencies[usize::from(tally.poll)], count);
             cells.worked(share * count);
         }
+    }
+}
+
+impl Tally {
+    /// Returns where its requests are counted.
+    #[inline]
+    fn cells<'c>(&self, cells: &'c WorkerCells) -> RequestCells<'c> {
+        let pool = cells.pool(usize::from(self.pool));
+        pool.requests(self.counted.class() as usize, self.counted.command())
     }
 }
 
@@ -136,30 +190,38 @@ mod tests {
         let mut served = Served::new();
         let names: Vec<&str> = keyway_command::COMMANDS.iter().map(|it| it.name).collect();
         served.on_poll(millis(0));
+        let totals = |pool: usize| {
+            let totals = registry.command_totals(pool).into_iter();
+            let named = totals.map(|(at, it)| (keyway_command::COUNTED_NAMES[at], it));
+            named.map(|(name, it)| (name, it.calls, it.replies)).collect::<Vec<_>>()
+        };
         // These are more kinds than are searched, in turn.
         for round in 0..5 {
             for name in &names[..names.len() - round] {
-                served.note(0, counted(name));
-                served.note(1, counted(name));
-                served.note(1, counted(name));
+                served.note(0, counted(name), 1);
+                served.note(1, counted(name), 1);
+                served.note(1, counted(name), 0);
+                served.note_call(1, counted(name));
+                served.note_call(1, counted(name));
+            }
+            if round == 2 {
+                // The replies are not sent yet.
+                served.count_calls(&cells);
+                assert!(totals(0).iter().all(|(_, calls, replies)| *calls > 0 && *replies == 0));
             }
         }
-        served.record(&cells, millis(1));
-        let replies = |pool: usize| {
-            // Commands that were not called have no counts.
-            names.iter().for_each(|name| {
-                let counted = counted(name);
-                cells.pool(pool).requests(counted.class() as usize, counted.command()).call();
-            });
-            let totals = registry.command_totals(pool).into_iter();
-            totals.map(|(command, totals)| (keyway_command::COUNTED_NAMES[command], totals.replies))
-        };
-        for (pool, times) in [(0, 1), (1, 2)] {
-            for (name, replies) in replies(pool) {
+        served.record(&cells, || millis(1));
+        for (pool, called, replied) in [(0, 1, 1), (1, 3, 2)] {
+            for (name, calls, replies) in totals(pool) {
                 let left_out = (0..5).filter(|&round| names[names.len() - round..].contains(&name));
-                assert_eq!(replies, (5 - left_out.count() as u64) * times, "{name}");
+                let rounds = 5 - left_out.count() as u64;
+                assert_eq!((calls, replies), (rounds * called, rounds * replied), "{name}");
             }
         }
+        // A turn of requests that were only accepted has no latencies.
+        served.note_call(0, counted("get"));
+        served.record(&cells, || panic!("the clock is read"));
+        assert!(totals(0).contains(&("get", 6, 5)));
     }
 
     #[test]
@@ -168,20 +230,19 @@ mod tests {
         let cells = registry.start_worker().expect("a free place");
         let mut served = Served::new();
         served.on_poll(millis(100));
-        served.note(0, counted("get"));
-        served.note(1, counted("set"));
+        served.note(0, counted("get"), 1);
+        served.note(1, counted("set"), 1);
         served.on_poll(millis(107));
-        served.note(1, counted("set"));
-        served.record(&cells, millis(110));
-        assert!(!served.has_any());
+        served.note(1, counted("set"), 1);
+        served.record(&cells, || millis(110));
         let shares = |requests, over| LatencyShares { requests, over };
         assert_eq!(registry.latency_shares(0)[Class::Read as usize], shares(1, [1, 1, 0]));
         assert_eq!(registry.latency_shares(1)[Class::Write as usize], shares(2, [2, 1, 0]));
         // The next turn starts from zero, and one without requests leaves nothing.
         served.on_poll(millis(200));
         served.on_poll(millis(300));
-        served.note(0, counted("get"));
-        served.record(&cells, millis(300));
+        served.note(0, counted("get"), 1);
+        served.record(&cells, || millis(300));
         assert_eq!(registry.latency_shares(0)[Class::Read as usize], shares(2, [1, 1, 0]));
     }
 }

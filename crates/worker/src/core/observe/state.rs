@@ -5,6 +5,7 @@ use crate::Plan;
 use crate::core::request::ReplyIndex;
 use crate::monitors::Line;
 use keyway_base::{Key, Limits, Time};
+use keyway_command::Counted;
 use keyway_memcache as memcache;
 use keyway_proxy::{Session, SlowEntry, SlowLog};
 use std::sync::Arc;
@@ -22,6 +23,14 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// Counts a request that was accepted: before the turn sends replies, or in front of whatever
+    /// tells such counts.
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "a few instructions, once per request")]
+    pub(in crate::core) fn started(&mut self, pool: u16, counted: Counted) {
+        self.served.note_call(pool, counted);
+    }
+
     /// Creates the state of a worker that has seen no request.
     pub(in crate::core) fn new(plan: &Plan) -> State {
         State {

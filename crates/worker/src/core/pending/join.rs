@@ -12,6 +12,10 @@ impl Plane {
     pub(super) fn finish_join(&mut self, sessions: &mut Slab<Session>, key: Key<Operation>) {
         let Some((to, mut join)) = self.pending.end::<Join>(key) else { return };
         self.conclude(key, to.pool, &join);
+        if join.report.is_some() {
+            // It tells how many requests there were.
+            self.observe.served.count_calls(&self.cells);
+        }
         let (plan, fault) = (Arc::clone(&self.plan), join.fault());
         let write = |out: &mut Vec<u8>| write_join(&plan, to.pool, &mut join, out);
         if self.answer_operation(sessions, to, fault, write) {
@@ -29,6 +33,10 @@ impl Plane {
     ) {
         let Some((to, mut join)) = self.pending.end::<Join>(key) else { return };
         self.conclude(key, to.pool, &join);
+        if join.report.is_some() {
+            // It tells how many requests there were.
+            self.observe.served.count_calls(&self.cells);
+        }
         let fault = join.fault();
         let write = |out: &mut Vec<u8>| write_join(&self.plan, to.pool, &mut join, out);
         if self.answer_operation_now(session, busy, to, fault, write) {

@@ -43,8 +43,7 @@ impl Plane {
             return None;
         }
         if verb == Verb::Ping && request.args.len() <= 2 {
-            self.started(session.pool, request.command.counted());
-            self.executed(session.pool, request.command.counted());
+            self.served(session.pool, request.command.counted());
             let message = request.args.get(1).unwrap_or_default();
             self.answer(session, busy, |out| write_pong(out, message));
             return Some(Step::Started);
@@ -214,8 +213,7 @@ impl Plane {
             self.mark_session_resuming(key, session);
             return Step::Wait;
         }
-        self.started(session.pool, request.command.counted());
-        self.executed(session.pool, request.command.counted());
+        self.served(session.pool, request.command.counted());
         Self::end_skip(session);
         let was_subscriber = subscriptions.is_subscriber();
         let out = busy.output.buf();

@@ -266,6 +266,7 @@ impl Plane {
         let (requests, failed) = change.counts;
         match (change.from, change.to) {
             (CircuitState::Closed, CircuitState::Open) => tracing::warn!(
+                target: "keyway::event::circuit",
                 pool,
                 backend,
                 address,
@@ -278,6 +279,7 @@ impl Plane {
                 seconds(change.open_for)
             ),
             (_, CircuitState::Open) => tracing::warn!(
+                target: "keyway::event::circuit",
                 pool,
                 backend,
                 address,
@@ -288,10 +290,10 @@ impl Plane {
                 seconds(change.open_for)
             ),
             (_, CircuitState::HalfOpen) => {
-                tracing::info!(pool, backend, address, from, to, "circuit half-open: trying it");
+                tracing::info!(target: "keyway::event::circuit", pool, backend, address, from, to, "circuit half-open: trying it");
             }
             (_, CircuitState::Closed) => {
-                tracing::info!(pool, backend, address, from, to, "circuit closed: it answers");
+                tracing::info!(target: "keyway::event::circuit", pool, backend, address, from, to, "circuit closed: it answers");
             }
         }
     }

@@ -66,6 +66,7 @@ impl Plane {
             let policy = found.pool.ejection().map(|ejection| ejection.rejoin);
             match policy {
                 Some(Rejoin::Serve) => tracing::warn!(
+                    target: "keyway::event::server",
                     pool,
                     backend,
                     address,
@@ -74,6 +75,7 @@ impl Plane {
                     "back in use; it may serve values from before its ejection (rejoin = \"serve\")"
                 ),
                 Some(Rejoin::Flush) => tracing::warn!(
+                    target: "keyway::event::server",
                     pool,
                     backend,
                     address,
@@ -82,11 +84,13 @@ impl Plane {
                     "back in use; {} (rejoin = \"flush\")",
                     self.describe_cleaned(found.pool_index)
                 ),
-                _ => tracing::info!(pool, backend, address, from, to, "back in use"),
+                _ => {
+                    tracing::info!(target: "keyway::event::server", pool, backend, address, from, to, "back in use")
+                }
             }
         } else {
             let failures = change.failures;
-            tracing::warn!(pool, backend, address, from, to, reason, failures, "health changed");
+            tracing::warn!(target: "keyway::event::server", pool, backend, address, from, to, reason, failures, "health changed");
         }
     }
 
@@ -108,10 +112,10 @@ impl Plane {
         let left_out = (flap.left_out > 0).then_some(flap.left_out);
         if flap.to == HealthState::Up {
             let after = what;
-            tracing::info!(pool, backend, address, from, to, after, left_out, "health changed");
+            tracing::info!(target: "keyway::event::server", pool, backend, address, from, to, after, left_out, "health changed");
         } else {
             let reason = what;
-            tracing::warn!(pool, backend, address, from, to, reason, left_out, "health changed");
+            tracing::warn!(target: "keyway::event::server", pool, backend, address, from, to, reason, left_out, "health changed");
         }
     }
 }

@@ -17,16 +17,20 @@ impl Plane {
         if !connection.link.is_awaited() {
             self.wake_link(index, connection);
         }
-        let Some(Upstream { options, .. }) =
-            self.plan.pools[usize::from(connection.server_id.pool)].kind.upstream()
-        else {
-            return;
-        };
-        // Clients count databases from the pool's own database.
-        let database = options.database + database;
-        connection.link.select(database, options, self.clock.now);
+        if database != 0 || !connection.link.is_in_own_database() {
+            self.select(connection, database);
+        }
         let backend = self.cells.backend(connection.server_id.pool, connection.server_id.server);
         backend.requests.add(1);
+    }
+
+    /// Selects a database on a link. Clients count databases from the pool's own database.
+    #[cold]
+    fn select(&self, connection: &mut Connection, database: u32) {
+        let pool = &self.plan.pools[usize::from(connection.server_id.pool)];
+        if let Some(Upstream { options, .. }) = pool.kind.upstream() {
+            connection.link.select(options.database + database, options, self.clock.now);
+        }
     }
 
     /// Prepares a link for which no one waited: it may need a connection, and a timeout.

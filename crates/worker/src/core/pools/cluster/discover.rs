@@ -208,6 +208,11 @@ impl Core {
             }
         };
         if !is_asked {
+            let of_servers = MapSource::Primaries(PrimarySource::Servers);
+            let state = self.plane.cluster_state(pool).filter(|_| *shared.source() == of_servers);
+            if let Some(state) = state {
+                shared.note_roles(&state.map, &BTreeMap::new(), now);
+            }
             self.plane.end_unanswered(pool);
         }
     }

@@ -2,7 +2,7 @@
 //! primary or, where there are no sentinels, all servers.
 
 use super::discover::tell_changes;
-use crate::cluster::{Speaker, Telling, ViewUpdate};
+use crate::cluster::{DecidedPrimary, Speaker, Telling, ViewUpdate};
 use crate::core::pools::FoundState;
 use crate::core::pools::cluster::state::About;
 use crate::core::pools::cluster::state::Told;
@@ -75,9 +75,12 @@ impl Core {
                 !self.links[index].link.is_down(now) && !self.plane.owes_answers(pool, server)
             })
             .collect();
+        // Only the whole of it tells that a server loads its data, which the control plane wants.
+        let is_decided = cluster.shared.decided().is_some();
+        let words: &[&[u8]] = if is_decided { &[b"INFO"] } else { &[b"INFO", b"replication"] };
         self.plane.begin_round(pool);
         for &(server, index) in links.iter() {
-            self.ask_about(pool, server, index, &[b"INFO", b"replication"], About::Role);
+            self.ask_about(pool, server, index, words, About::Role);
         }
         !links.is_empty()
     }
@@ -129,14 +132,17 @@ impl Core {
         let refresh = shared.settings().refresh;
         self.tell_unwatched(pool, &told);
         if shared.sentinels().is_none() {
+            shared.note_roles(&state.map, &told.roles, self.plane.clock.now);
             self.tell_rivals(pool, &told.roles);
-            match self.elect(pool, &told.roles) {
-                Some(view) => self.learn_group(pool, 0, &view),
-                None => {
-                    self.note_no_primary(pool, &told);
-                    return self.plane.note_unanswered(pool);
-                }
+            let decided = shared.decided();
+            let Some(view) = self.elect(pool, &told.roles) else {
+                self.note_no_primary(pool, &told);
+                return self.plane.note_unanswered(pool);
             };
+            if !self.learn_elected(pool, &view, decided.as_ref()) {
+                // The next answers tell of the servers for the decision that counts now.
+                shared.ask_again();
+            }
         } else if told.known.is_empty() {
             return self.plane.note_unanswered(pool);
         }
@@ -240,6 +246,21 @@ impl Core {
         }
     }
 
+    /// Learns the primary that was elected while this decision counted. Returns whether it still does.
+    fn learn_elected(&self, pool: u16, view: &GroupView, decided: Option<&DecidedPrimary>) -> bool {
+        let Some(state) = self.plane.cluster_state(pool) else { return true };
+        let by = Speaker { server: 0, of: 1, times: EARLIER_TIMES };
+        let learned = state.shared.learn_chosen(view, decided, by, self.plane.clock.now);
+        match learned {
+            None => return false,
+            Some(ViewUpdate::New(learned)) => {
+                tell_changes(&self.plane.plan.pools[usize::from(pool)].name, &learned);
+            }
+            Some(ViewUpdate::Same | ViewUpdate::Stale) => {}
+        }
+        true
+    }
+
     /// Returns how many sentinels a pool has, or 1 without sentinels.
     fn sentinel_count(&self, pool: u16) -> usize {
         let count = |of: u16| self.plane.plan.topology.pools()[usize::from(of)].servers().len();
@@ -311,22 +332,34 @@ impl Core {
         );
     }
 
-    /// Returns the primary among the servers that told their roles. Of several that claim to be the
-    /// primary, it takes the one with most replicas, and prefers the one that was the primary
-    /// before.
+    /// Returns the primary: the one that the control plane has decided, whatever servers say, or
+    /// one of the servers that told their roles. Of several that claim to be the primary, it takes
+    /// the one with most replicas, and prefers the one that was the primary before.
     fn elect(&self, pool: u16, roles: &BTreeMap<u16, InfoReplication>) -> Option<GroupView> {
-        let map = &self.plane.cluster_state(pool)?.map;
+        let state = self.plane.cluster_state(pool)?;
+        let (shared, map) = (&state.shared, &state.map);
         let endpoint = |server: u16| Some(map.node(usize::from(server))?.endpoint.clone());
+        let decided = shared.decided().and_then(|decided| {
+            let says = |server: &u16| roles.get(server).is_some_and(|role| !role.is_replica());
+            let next = decided.next.and_then(|next| map.index_of(&next)).filter(says);
+            next.or_else(|| map.index_of(&decided.primary))
+        });
         let primaries = roles.iter().filter(|(_, role)| !role.is_replica());
         let online =
             |role: &InfoReplication| role.replicas.iter().filter(|it| it.is_online).count();
-        let (&primary, _) = primaries
-            .max_by_key(|&(&server, role)| (online(role), map.is_serving(usize::from(server))))?;
+        let rank = |&(&server, role): &(&u16, &InfoReplication)| {
+            (online(role), map.is_serving(usize::from(server)))
+        };
+        let primary = decided.or_else(|| Some(*primaries.max_by_key(rank)?.0))?;
+        // A replica of another server than the decided one may lack writes, or have others.
+        let followed = decided.and_then(endpoint);
+        let follows = |of: &Endpoint| followed.as_ref().is_none_or(|it| shared.are_same(it, of));
         let others = map.nodes().filter(|&(server, _)| server != primary);
         let replicas = others.map(|(server, node)| {
             let health = match roles.get(&server) {
                 Some(role) if role.is_replica() => {
-                    let is_linked = role.link.as_ref().is_some_and(|link| link.is_up);
+                    let link = role.link.as_ref();
+                    let is_linked = link.is_some_and(|link| link.is_up && follows(&link.primary));
                     if is_linked { NodeHealth::Online } else { NodeHealth::Failing }
                 }
                 Some(_) => NodeHealth::Failing,

@@ -14,6 +14,7 @@ use crate::core::observe::counting::Outcome;
 use crate::core::pools::FoundState;
 use crate::core::pools::cluster::hedging::Hedging;
 use crate::core::pools::cluster::replicas::ReplicaStatus;
+use crate::core::request::RequestBuffers;
 use crate::core::{Connection, ConnectionKey, Connections, Core, Plane};
 use keyway_base::{Key, Slab, Time};
 use keyway_command::{Args, Request};
@@ -233,7 +234,8 @@ impl Plane {
             self.plan.pools[usize::from(pool)].kind.upstream()?;
         let state = self.pools[usize::from(pool)].servers()?;
         let limits = ParseLimits::of(&self.plan.limits);
-        let (args, inline, keys) = (&mut self.args, &mut self.inline, &mut self.keys);
+        let RequestBuffers { args, inline } = &mut **self.buffers.get_or_insert_default();
+        let keys = &mut self.keys;
         let parsed = parse_request(request, &limits, args, inline).ok()?;
         let Parsed::Ready { consumed } = parsed else { return None };
         let request = Request::resolve(Args::new(&request[..consumed], args)).ok()?;

@@ -118,7 +118,7 @@ impl Plane {
         true
     }
 
-    pub(super) fn count_memcached(&self, call: &Call<'_>) {
+    pub(super) fn count_memcached(&mut self, call: &Call<'_>) {
         if !call.is_resumed() {
             self.started(call.session.pool, call.counted());
         }

@@ -117,7 +117,7 @@ impl Plane {
         bytes: &[u8],
     ) {
         for &pool in &self.routes.passed {
-            self.started(pool, counted);
+            self.observe.started(pool, counted);
         }
         if !self.routes.copying.is_empty() {
             self.copy_to_shadows(plan, whose, bytes);

@@ -45,8 +45,8 @@ impl Plane {
         if self.in_use(incoming.session.pool).count() == 0 {
             let (plan, pool) = (Arc::clone(&self.plan), incoming.session.pool);
             let protocol = incoming.session.identity.protocol;
-            self.started(incoming.session.pool, incoming.request.command.counted());
-            self.executed(pool, incoming.request.command.counted());
+            self.served(incoming.session.pool, incoming.request.command.counted());
+            self.observe.served.count_calls(&self.cells);
             let mut join = Join::default();
             join.report = Some(Box::new((query, protocol)));
             self.answer(incoming.session, incoming.busy, |out| {

@@ -85,8 +85,7 @@ impl Plane {
         out.clear();
         let settlement = self.compose_script(pool, incoming.session, incoming.request, &mut out);
         let errors = (!self.takes_counted()).then_some(&pool.errors);
-        self.started(incoming.session.pool, incoming.request.command.counted());
-        self.executed(incoming.session.pool, incoming.request.command.counted());
+        self.served(incoming.session.pool, incoming.request.command.counted());
         self.answer_noted(incoming.session, incoming.busy, |dest| {
             dest.extend_from_slice(&out);
             errors.filter(|_| out.first() == Some(&b'-')).inspect(|errors| errors.note(&out));

@@ -92,37 +92,37 @@ impl Plane {
         &mut self,
         StorePool { pool, store }: StorePool<'_>,
         incoming: &mut RequestContext,
-        beside: Option<Held>,
+        mut beside: Option<Held>,
     ) {
-        let command = incoming.request.command;
-        let may_be_slow =
-            self.store.streamed_set.is_some() || is_timed(&pool.slow_log, incoming.request);
-        let mut work = match may_be_slow {
-            true => self.begin_work(&pool.slow_log, incoming.session, incoming.busy),
-            false => None,
-        };
+        let mut work = None;
+        let mut streamed = None;
+        if self.store.streamed_set.is_some() || is_timed(&pool.slow_log, incoming.request) {
+            work = self.begin_work(&pool.slow_log, incoming.session, incoming.busy);
+            streamed = self.store.streamed_set.take();
+        }
         let RequestContext { key, session, busy, request } = incoming;
         let Identity { database, protocol, .. } = session.identity;
         let context = Context { database, clock: self.clock, protocol, worker: self.worker() };
-        self.started(session.pool, request.command.counted());
-        self.executed(session.pool, command.counted());
+        self.served(session.pool, request.command.counted());
         let (mut error, mut len) = (None, 0);
         // A long value is inserted by its position, which is known only if nothing precedes the
         // reply. Replies to sub-requests become parts of other replies.
         let has_client = session.sub_request.is_none() && !Self::is_silent(session);
         let lends = has_client && busy.order.is_empty();
         assert!(
-            lends || self.store.streamed_set.is_none(),
+            lends || streamed.is_none(),
             "a streamed SET is for a client that waits for nothing else"
         );
-        let transfer = Transfer::new(store, self.store.streamed_set.take());
-        self.answer(session, busy, |out| {
+        let transfer = Transfer::new(store, streamed);
+        self.answer_noted(session, busy, |out| {
             let start = out.len();
-            match beside {
+            // `take` borrows it. The closure would copy the whole of it for each request otherwise.
+            match beside.take() {
                 None => store.execute_with(request, context, lends.then_some(&transfer), out),
                 Some(held) => held.execute(request, context, out),
             }
             if out.get(start) == Some(&b'-') {
+                pool.errors.note(&out[start..]);
                 error = Some(out[start..].starts_with(b"-OOM "));
             }
             len = out.len() - start;

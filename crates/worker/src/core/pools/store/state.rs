@@ -81,6 +81,12 @@ impl StoreTracking {
         self.has_mail | !self.outbox.is_empty() | has_changes
     }
 
+    /// Returns whether sessions were told something and were not sent it yet.
+    #[inline]
+    pub(crate) fn has_told(&self) -> bool {
+        !self.told.is_empty()
+    }
+
     /// Takes the sessions that were told something and were not sent it yet.
     pub(crate) fn take_told(&mut self) -> Vec<Key<Session>> {
         std::mem::take(&mut self.told)

@@ -266,6 +266,7 @@ impl Plane {
                 Verb::Unwatch => reply::simple(out, "OK"),
                 _ if is_served_at_once(verb) => write_at_once(pool, request, out),
                 _ => {
+                    self.observe.served.count_calls(&self.cells);
                     let after = self.compose_local(incoming.session, pool, request, out);
                     self.follow(incoming.session, pool, after);
                 }

@@ -174,8 +174,7 @@ impl Plane {
         if set.is_refused() {
             // It has freed the value.
             self.answer(session, busy, |out| reply::error(out, OutOfMemory::TEXT));
-            self.started(session.pool, counted);
-            self.executed(session.pool, counted);
+            self.served(session.pool, counted);
             return self.note_store_error(session.pool, counted, true);
         }
         [head, set.bytes(), b"\r\n", tail].iter().for_each(|bytes| busy.keep_input(bytes));

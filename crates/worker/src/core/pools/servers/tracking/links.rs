@@ -73,8 +73,7 @@ impl Plane {
         tracked.reply_index = (!is_silent).then(|| incoming.busy.order.reserve());
         Self::end_skip(incoming.session);
         incoming.session.fence();
-        self.started(incoming.session.pool, incoming.request.command.counted());
-        self.executed(incoming.session.pool, incoming.request.command.counted());
+        self.served(incoming.session.pool, incoming.request.command.counted());
     }
 
     /// Makes the links of a session anew. Its servers have forgotten the keys that were read on the

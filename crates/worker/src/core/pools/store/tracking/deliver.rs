@@ -277,11 +277,16 @@ impl Core {
     /// Tells the clients that have missed something, and have room for another reply, that
     /// everything has changed. Call this before their requests are read. Otherwise a client that
     /// reads slowly would get replies for as long as it likes, and never be told.
+    #[inline]
     pub(crate) fn tell_late(&mut self) {
-        let Core { sessions, plane, .. } = self;
-        if plane.store.tracking.late.is_empty() {
-            return;
+        if !self.plane.store.tracking.late.is_empty() {
+            self.tell_everything_late();
         }
+    }
+
+    #[cold]
+    fn tell_everything_late(&mut self) {
+        let Core { sessions, plane, .. } = self;
         let room = plane.plan.limits.session_output_len_soft as usize;
         for (client, is_redirected) in std::mem::take(&mut plane.store.tracking.late) {
             let found = match is_redirected {

@@ -1,0 +1,150 @@
+//! The thread of a group.
+
+use super::wire::Wire;
+use super::{Telling, Told, Watched};
+use crate::member::role_seen;
+use keyway_base::Time;
+use keyway_channel::clock;
+use keyway_fleet::{GroupOrder, GroupSeen, RoleSeen, ServerSeen};
+use keyway_topology::{Endpoint, InfoReplication};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+/// Time between two questions to each server.
+const EVERY: Duration = Duration::from_millis(500);
+
+/// Longest wait for an answer to a question.
+pub(super) const ANSWER_WITHIN: Duration = Duration::from_millis(400);
+
+/// A server of the group.
+pub(super) struct Server {
+    /// The address, as the document writes it.
+    pub address: String,
+    endpoint: Option<Endpoint>,
+    wire: Option<Wire>,
+    answered: Time,
+    /// True if it has answered the latest question.
+    pub is_reached: bool,
+    role: Option<RoleSeen>,
+}
+
+/// The thread.
+pub(super) struct Watching {
+    watched: Watched,
+    pub servers: Vec<Server>,
+    pub orders: Receiver<GroupOrder>,
+    telling: Telling,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Watching {
+    pub fn new(
+        watched: Watched,
+        orders: Receiver<GroupOrder>,
+        telling: Telling,
+        is_over: Arc<AtomicBool>,
+    ) -> Watching {
+        let server = |address: &String| Server {
+            address: address.clone(),
+            endpoint: address.parse().ok(),
+            wire: None,
+            answered: clock(),
+            is_reached: true,
+            role: None,
+        };
+        let servers = watched.settings.servers.iter().map(server).collect();
+        Watching { watched, servers, orders, telling, is_over }
+    }
+
+    pub fn run(mut self) {
+        let mut next = clock();
+        while !self.is_over() {
+            match self.orders.recv_timeout(next.since(clock())) {
+                Ok(GroupOrder { pool, number, what }) => {
+                    let outcome = self.carry_out(&what);
+                    if !self.telling.tell(Told::Done { pool, number, outcome }) {
+                        return;
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            // Also after an order: the leader waits for what the servers say now.
+            next = clock() + EVERY;
+            let seen = self.look();
+            if !self.telling.tell(Told::Seen(seen)) {
+                return;
+            }
+        }
+    }
+
+    /// Returns whether this node leads no more, or the group is another.
+    pub fn is_over(&self) -> bool {
+        // ORDER: the flag itself is the only data
+        self.is_over.load(Ordering::Relaxed)
+    }
+
+    /// Asks every server for its role.
+    fn look(&mut self) -> GroupSeen {
+        let mut servers = Vec::new();
+        for nth in 0..self.servers.len() {
+            let answer = self.ask(nth, &["INFO"], ANSWER_WITHIN);
+            let now = clock();
+            let Some(server) = self.servers.get_mut(nth) else { continue };
+            let told = answer.as_ref().ok().map(|reply| InfoReplication::from_reply(reply));
+            // A server that loads its data counts as silent: it answers no client.
+            let is_loading = matches!(&told, Some(Ok(told)) if told.is_loading);
+            let is_reached = told.is_some() && !is_loading;
+            // One that loads its data refuses writes by itself.
+            server.is_reached = is_reached;
+            if is_reached {
+                server.answered = now;
+            }
+            match told {
+                Some(Ok(told)) => server.role = Some(role_seen(&told)),
+                // It answers, and tells no role: as without the right password.
+                Some(Err(_)) => server.role = None,
+                None => {}
+            }
+            let silent = now.since(server.answered).as_millis() as u64;
+            servers.push(ServerSeen {
+                address: server.address.clone(),
+                silent_ms: (!is_reached).then_some(silent),
+                role: server.role.clone(),
+            });
+        }
+        GroupSeen { pool: self.watched.settings.pool.clone(), epoch: 0, servers }
+    }
+
+    /// Returns the position of a server.
+    ///
+    /// # Errors
+    /// Returns a text if the group has no such server.
+    pub fn find(&self, address: &str) -> Result<usize, String> {
+        let found = self.servers.iter().position(|server| server.address == address);
+        found.ok_or_else(|| format!("{address} is not of the group any more"))
+    }
+
+    /// Sends a command to a server, and returns its reply. A connection that was broken is made
+    /// again.
+    ///
+    /// # Errors
+    /// Returns the reason why there is no reply.
+    pub fn ask(&mut self, nth: usize, words: &[&str], within: Duration) -> Result<Vec<u8>, String> {
+        let Watched { password, tls, .. } = &self.watched;
+        let server = self.servers.get_mut(nth).ok_or("no such server")?;
+        if let Some(wire) = &mut server.wire {
+            match wire.ask(words, within) {
+                Ok(reply) => return Ok(reply),
+                Err(_) => server.wire = None,
+            }
+        }
+        let endpoint = server.endpoint.as_ref().ok_or("its address cannot be read")?;
+        let mut wire = Wire::connect(endpoint, password.as_deref(), tls.as_ref(), within)?;
+        let reply = wire.ask(words, within)?;
+        server.wire = Some(wire);
+        Ok(reply)
+    }
+}

@@ -1,0 +1,249 @@
+//! Groups of servers: primaries that are killed, come back, and are handed over, under load.
+
+use crate::stage::{Coordinator, Fleet, SOON};
+use keyway_testkit::{
+    CheckedLoad, Client, Keyway, KeywayConfig, LoadShape, Pool, Replicated, Value, wait_for,
+    wait_until, watchdog,
+};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
+
+const DOWN_AFTER: Duration = Duration::from_secs(2);
+
+/// Longest time from the end of a primary to the last failed write, beyond [`DOWN_AFTER`].
+const REPLACED_WITHIN: Duration = Duration::from_secs(1);
+
+/// The state of the pool `main`, as the node that leads tells it.
+fn group(fleet: &Fleet) -> Option<serde_json::Value> {
+    let leader = fleet.controls.iter().find(|control| control.leads())?;
+    leader.group("main")
+}
+
+fn wait_healthy(fleet: &Fleet) -> serde_json::Value {
+    let is_healthy = |group: &serde_json::Value| group["state"] == "healthy";
+    wait_for("the group is healthy", SOON, || group(fleet).filter(is_healthy))
+}
+
+/// Returns the document of a group of these servers.
+fn document(servers: &[SocketAddr], more: &str) -> String {
+    let listed: Vec<String> = servers.iter().map(|at| format!("\"{at}\"")).collect();
+    format!(
+        "[pool.main]\nkind = \"replicated\"\nservers = [{}]\ntimeout = \"1s\"\nfailover = {{ \
+         down_after = \"{}ms\" }}\n{more}",
+        listed.join(", "),
+        DOWN_AFTER.as_millis()
+    )
+}
+
+/// A client that sends one command after the other.
+struct Steady {
+    is_over: Arc<AtomicBool>,
+    thread: JoinHandle<Vec<(Instant, Value)>>,
+}
+
+impl Steady {
+    /// Returns what the thread notes: the replies that are not `expected`.
+    fn start(at: SocketAddr, words: &'static str, expected: Value) -> Steady {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let over = Arc::clone(&is_over);
+        let thread = std::thread::spawn(move || {
+            let mut client = Client::connect(at);
+            let mut others = Vec::new();
+            while !over.load(Ordering::Relaxed) {
+                let reply = client.words(words);
+                if reply != expected {
+                    others.push((Instant::now(), reply));
+                }
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            others
+        });
+        Steady { is_over, thread }
+    }
+
+    fn stop(self) -> Vec<(Instant, Value)> {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.thread.join().expect("it ends")
+    }
+}
+
+/// Starts a fleet that serves by a group.
+fn start(servers: &[SocketAddr], more: &str) -> Fleet {
+    let fleet = Fleet::start(Coordinator::Files);
+    fleet.wait_current(&[0, 1, 2], 0);
+    fleet.store(&document(servers, more), 0);
+    fleet.wait_current(&[0, 1, 2], 1);
+    let found = wait_healthy(&fleet);
+    assert_eq!(found["primary"], servers[0].to_string());
+    fleet
+}
+
+fn others(fleet: &Fleet) -> Vec<CheckedLoad> {
+    let load = |(nth, proxy): (usize, &crate::stage::Proxy)| {
+        let prefix = format!("other{nth}");
+        CheckedLoad::start(proxy.other, LoadShape { clients: 1, prefix, ..LoadShape::default() })
+    };
+    fleet.proxies.iter().enumerate().map(load).collect()
+}
+
+/// kill -9 of a primary, and of the leader with it if `with_leader`: another server is the primary in
+/// time, and the first one is a replica before anybody reads it.
+fn killed_primary(with_leader: bool) {
+    let mut servers = Replicated::start(2);
+    let addresses = servers.addresses();
+    let mut fleet = start(&addresses, "read_from = \"prefer-replica\"\n");
+    let mut client = Client::connect(fleet.proxies[0].client);
+    assert_eq!(client.words("SET kept v"), Value::simple("OK"));
+    wait_until("replicas have it", SOON, || {
+        (1..3).all(|nth| servers.ask(nth, "GET kept") == Value::bulk("v"))
+    });
+    let at = |nth: usize| fleet.proxies[nth].client;
+    let writers = [0, 1, 2].map(|nth| Steady::start(at(nth), "SET w v", Value::simple("OK")));
+    let readers = [0, 1, 2].map(|nth| Steady::start(at(nth), "GET kept", Value::bulk("v")));
+    let loads = others(&fleet);
+    loads.iter().for_each(|load| load.wait_replies(50));
+    let leader = fleet.leader();
+    if with_leader && let Some(mut process) = fleet.controls[leader].process.take() {
+        process.kill();
+    }
+    let since = Instant::now();
+    servers.kill(0);
+    wait_until("another one is the primary", SOON, || {
+        group(&fleet).is_some_and(|found| {
+            found["primary"] != addresses[0].to_string() && found["state"] != "failing-over"
+        })
+    });
+    wait_until("writes are served", SOON, || {
+        (0..3).all(|nth| {
+            let mut client = Client::connect(fleet.proxies[nth].client);
+            client.words("SET w v") == Value::simple("OK")
+        })
+    });
+    // It comes back empty, and as a primary.
+    servers.restart(0);
+    wait_until("the first one is a replica", SOON, || {
+        let found = group(&fleet).unwrap_or_default();
+        let of = found["servers"].as_array().cloned().unwrap_or_default();
+        of.iter().any(|one| one["server"] == addresses[0].to_string() && one["linked"] == true)
+    });
+    wait_until("it has everything", SOON, || servers.ask(0, "GET kept") == Value::bulk("v"));
+    std::thread::sleep(Duration::from_secs(1));
+    let failed: Vec<(Instant, Value)> = writers.into_iter().flat_map(Steady::stop).collect();
+    let last = failed.iter().map(|(at, _)| at.duration_since(since)).max().unwrap_or_default();
+    let bound =
+        DOWN_AFTER + REPLACED_WITHIN + if with_leader { DOWN_AFTER } else { Duration::ZERO };
+    println!("{} failed writes, the last one after {last:?}", failed.len());
+    assert!(last <= bound, "{last:?}: {:?}", failed.last());
+    for reader in readers {
+        let wrong: Vec<_> = reader.stop().into_iter().filter(|(_, it)| !it.is_error()).collect();
+        assert!(wrong.is_empty(), "somebody has read the server that came back: {wrong:?}");
+    }
+    for load in loads {
+        load.stop().assert_clean();
+    }
+}
+
+#[test]
+fn a_killed_primary_is_replaced_in_time_and_is_a_replica_before_it_is_read() {
+    let _watchdog = watchdog(Duration::from_secs(120), "a killed primary");
+    killed_primary(false);
+}
+
+#[test]
+fn a_primary_that_is_killed_with_the_leader_is_replaced_by_the_next_leader() {
+    let _watchdog = watchdog(Duration::from_secs(120), "a primary killed with the leader");
+    killed_primary(true);
+}
+
+/// Hands over several times under load through each proxy, without an error.
+fn handed_over(addresses: &[SocketAddr]) {
+    let fleet = start(addresses, "");
+    let load = |(nth, proxy): (usize, &crate::stage::Proxy)| {
+        let prefix = format!("load{nth}");
+        let shape = LoadShape { clients: 2, prefix, seed: nth as u64 + 1, ..LoadShape::default() };
+        CheckedLoad::start(proxy.client, shape)
+    };
+    let loads: Vec<CheckedLoad> = fleet.proxies.iter().enumerate().map(load).collect();
+    loads.iter().for_each(|load| load.wait_replies(100));
+    let ctl = |arguments: &[&str]| fleet.controls[fleet.leader()].ctl(arguments);
+    let mut primary = addresses[0].to_string();
+    for round in 0..3 {
+        let to = addresses[(round + 1) % addresses.len()].to_string();
+        let words = ["failover", "main", "--to", &to];
+        let told = ctl(&words).expect_success("keyway ctl failover");
+        assert!(told.stdout.contains(&to), "{}", told.text);
+        let found = wait_healthy(&fleet);
+        assert_eq!(found["primary"], to, "{found}");
+        assert_ne!(found["primary"], primary);
+        wait_until("all others follow it", SOON, || {
+            let found = group(&fleet).unwrap_or_default();
+            let of = found["servers"].as_array().cloned().unwrap_or_default();
+            let follow =
+                |one: &&serde_json::Value| one["follows"] == to.as_str() && one["linked"] == true;
+            of.iter().filter(follow).count() + 1 == addresses.len()
+        });
+        primary = to;
+        loads.iter().for_each(|load| load.wait_replies(100));
+    }
+    let own = ctl(&["failover", "main", "--to", &primary]);
+    assert!(own.text.contains("is the primary of pool main already"), "{}", own.text);
+    let stranger = ctl(&["failover", "main", "--to", "192.0.2.1:1"]);
+    assert!(stranger.text.contains("is not of pool main"), "{}", stranger.text);
+    let none = ctl(&["failover", "other"]);
+    assert!(none.text.contains("the document has no pool other"), "{}", none.text);
+    for load in loads {
+        load.stop().assert_clean();
+    }
+}
+
+#[test]
+fn redis_servers_are_handed_over_by_hand_without_a_failed_request() {
+    let _watchdog = watchdog(Duration::from_secs(120), "a fail-over by hand");
+    let servers = Replicated::start(2);
+    handed_over(&servers.addresses());
+}
+
+#[test]
+fn keyways_are_handed_over_by_hand_without_a_failed_request() {
+    let _watchdog = watchdog(Duration::from_secs(120), "a fail-over by hand of Keyways");
+    let start = |pool| Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
+    let first = start(Pool::store("main"));
+    let of = format!("\"redis://{}\"", first.address(0));
+    let second = start(Pool::store("main").with("replica_of", &of));
+    let is_up = || second.client(0).words("INFO replication").text().contains("link_status:up");
+    wait_until("it follows", SOON, is_up);
+    handed_over(&[first.address(0), second.address(0)]);
+}
+
+/// A proxy that starts without control uses the decided primary, whatever the servers say.
+#[test]
+fn a_proxy_that_starts_without_control_obeys_the_decision_of_its_disk() {
+    let _watchdog = watchdog(Duration::from_secs(120), "a decision on the disk");
+    let servers = Replicated::start(1);
+    let addresses = servers.addresses();
+    let mut fleet = start(&addresses, "");
+    let to = addresses[1].to_string();
+    let told = fleet.controls[fleet.leader()].ctl(&["failover", "main", "--to", &to]);
+    let _ = told.expect_success("keyway ctl failover");
+    let found = wait_healthy(&fleet);
+    assert_eq!(found["primary"], to);
+    for control in &mut fleet.controls {
+        control.process.take().expect("it runs").kill();
+    }
+    // Somebody makes the first server a primary again, and it has another value.
+    assert_eq!(servers.ask(0, "REPLICAOF NO ONE"), Value::simple("OK"));
+    assert_eq!(servers.ask(0, "SET whose first"), Value::simple("OK"));
+    assert_eq!(servers.ask(1, "SET whose second"), Value::simple("OK"));
+    fleet.proxies[0].stop();
+    fleet.proxies[0].start(&fleet.directory);
+    let mut client = Client::connect(fleet.proxies[0].client);
+    for _ in 0..500 {
+        assert_eq!(client.words("GET whose"), Value::bulk("second"));
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}

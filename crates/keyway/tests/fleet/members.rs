@@ -1,0 +1,134 @@
+//! The members of a fleet as one process: sums, lists and changes through the node that leads.
+
+use crate::stage::{Coordinator, Fleet, KEYWAY, SOON};
+use keyway_testkit::{Client, ToolOutput, Value, http_get, run_keyway, wait_until, watchdog};
+use serde_json::Value as Json;
+use std::time::{Duration, Instant};
+
+fn json(output: &ToolOutput) -> Json {
+    serde_json::from_str(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", output.text))
+}
+
+#[test]
+fn control_answers_for_all_members_and_for_some() {
+    let _watchdog = watchdog(Duration::from_secs(120), "members");
+    let mut fleet = Fleet::start(Coordinator::Files);
+    fleet.wait_current(&[0, 1, 2], 0);
+    let leader = fleet.leader();
+    let mut clients: Vec<_> =
+        fleet.proxies.iter().map(|proxy| Client::connect(proxy.client)).collect();
+    for (nth, client) in clients.iter_mut().enumerate() {
+        assert_eq!(client.words(&format!("SET k{nth} v")), Value::simple("OK"));
+    }
+    let ctl = |words: &[&str]| fleet.controls[leader].ctl(words);
+    let told = |words: &[&str]| ctl(words).expect_success("keyway ctl");
+
+    let status = json(&told(&["--json", "status"]));
+    assert_eq!((&status["members"], &status["workers"]), (&3.into(), &3.into()));
+    assert_eq!(status["clients"], 3, "{status}");
+    assert_eq!(status["zones"].as_array().map(Vec::len), Some(3));
+    let lines = told(&["status"]).stdout;
+    assert!(lines.contains("members:   3") && lines.contains("z2.proxy.0.2"), "{lines}");
+    let one = json(&told(&["--json", "--members", "z2.proxy.0.2", "connections"]));
+    assert_eq!((&one["total"], &one["clients"][0]["member"]), (&1.into(), &"z2.proxy.0.2".into()));
+    let of_zone = json(&told(&["--json", "--zone", "3", "status"]));
+    assert_eq!(of_zone["each"][0]["member"], "z3.proxy.0.3");
+    let lines = told(&["pools"]).stdout;
+    let main = lines.lines().find(|line| line.starts_with("main ")).unwrap_or_default();
+    let words: Vec<&str> = main.split_whitespace().take(4).collect();
+    assert_eq!(words, ["main", "sharded", "2", "2"], "{lines}");
+    let config = told(&["--zone", "1", "config"]).stdout;
+    assert!(config.contains("# member z1.proxy.0.1") && config.contains("[pool.main]"), "{config}");
+    for wrong in [["--members", "z9.proxy.0.9"], ["--zone", "77"]] {
+        let refused = ctl(&[&wrong[..], &["status"]].concat());
+        assert_eq!(refused.status.code(), Some(1), "{}", refused.text);
+    }
+
+    // A change at one of three makes the server look different.
+    let out = told(&["--members", "z1.proxy.0.1", "eject", "main", "s0"]).stdout;
+    assert!(out.starts_with("z1.proxy.0.1: server s0"), "{out}");
+    let servers = json(&told(&["--json", "servers"]));
+    let server = &servers["servers"][0];
+    assert_eq!((&server["name"], &server["state"]), (&"s0".into(), &"mixed".into()), "{servers}");
+    assert_eq!(server["states"]["ejected"], 1);
+    let out = told(&["restore", "main", "s0"]).stdout;
+    assert_eq!(out.lines().count(), 3, "{out}");
+    let out = told(&["log-level", "debug"]).stdout;
+    assert_eq!(out, "z1.proxy.0.1: debug\nz2.proxy.0.2: debug\nz3.proxy.0.3: debug\n");
+    let reloaded = told(&["reload"]).stdout;
+    assert_eq!(reloaded.lines().count(), 3, "{reloaded}");
+    let unnamed = ctl(&["drain"]);
+    assert_eq!(unnamed.status.code(), Some(1), "{}", unnamed.text);
+    assert!(unnamed.text.contains("name the members"), "{}", unnamed.text);
+    let refused = ctl(&["eject", "nowhere", "s0"]);
+    assert_eq!(refused.status.code(), Some(1), "{}", refused.text);
+    assert!(refused.text.contains("z2.proxy.0.2: no pool"), "{}", refused.text);
+
+    let found = json(&told(&["--json", "proxies", "--pool", "main"]));
+    let found = found["proxies"].as_array().cloned().unwrap_or_default();
+    let addresses: Vec<_> = found.iter().filter_map(|one| one["address"].as_str()).collect();
+    let own: Vec<_> = fleet.proxies.iter().map(|proxy| proxy.client.to_string()).collect();
+    assert_eq!(addresses, own);
+    let none = json(&told(&["--json", "proxies", "--pool", "nowhere"]));
+    assert_eq!(none["proxies"], Json::Array(Vec::new()));
+
+    only_the_leader_is_answered(&fleet, leader);
+    shown_by_top(&fleet, leader);
+    a_member_that_hangs_is_missing(&mut fleet, leader);
+    let out = fleet.controls[leader].ctl(&["--zone", "2", "drain"]).expect_success("keyway ctl");
+    assert!(out.stdout.starts_with("z2.proxy.0.2: draining"), "{}", out.text);
+    let mut drained = fleet.proxies[1].process.take().expect("it runs");
+    assert!(drained.wait_exit(SOON).success(), "{}", drained.log());
+    drop(clients.remove(1));
+    for client in &mut clients {
+        assert_eq!(client.words("GET k1"), Value::bulk("v"));
+    }
+}
+
+/// The other control node names the leader, and passes nothing on.
+fn only_the_leader_is_answered(fleet: &Fleet, leader: usize) {
+    wait_until("the other one follows", SOON, || {
+        fleet.controls[1 - leader].fleet().is_some_and(|seen| seen["leader"].is_object())
+    });
+    let other = fleet.controls[1 - leader].ctl(&["status"]);
+    assert_eq!(other.status.code(), Some(1), "{}", other.text);
+    assert!(other.text.contains(&fleet.controls[leader].admin.to_string()), "{}", other.text);
+}
+
+fn shown_by_top(fleet: &Fleet, leader: usize) {
+    let admin = fleet.controls[leader].admin;
+    let page = http_get(admin, "/v1/fleet/page?members=z1.proxy.0.1&page=/metrics");
+    assert!(
+        page.status == 200 && page.body.contains("keyway_pool_requests_total"),
+        "{}",
+        page.body
+    );
+    let page = http_get(admin, "/v1/fleet/page?members=z1.proxy.0.1&page=/etc/passwd");
+    assert_eq!(page.status, 400, "{}", page.body);
+    let address = admin.to_string();
+    let words = ["top", "--once", "--interval", "200ms", "--fleet", "--address", &address];
+    let shown = run_keyway(KEYWAY, &words).expect_success("keyway top").stdout;
+    assert!(
+        ["z1.proxy.0.1", "z3.proxy.0.3", "main"].iter().all(|it| shown.contains(it)),
+        "{shown}"
+    );
+    let shown = run_keyway(KEYWAY, &[&words[..], &["--zone", "2"]].concat());
+    let shown = shown.expect_success("keyway top").stdout;
+    assert!(shown.contains("z2.proxy.0.2") && !shown.contains("z1.proxy.0.1"), "{shown}");
+}
+
+/// The others are answered for, and the one that hangs is named within some seconds.
+fn a_member_that_hangs_is_missing(fleet: &mut Fleet, leader: usize) {
+    fleet.proxies[2].process.as_ref().expect("it runs").pause();
+    let since = Instant::now();
+    let status = fleet.controls[leader].ctl(&["--json", "status"]).expect_success("keyway ctl");
+    let whole = json(&status);
+    assert_eq!(whole["members"], 2, "{whole}");
+    assert_eq!(whole["missing"][0]["member"], "z3.proxy.0.3", "{whole}");
+    assert!(since.elapsed() < Duration::from_secs(9), "{:?}", since.elapsed());
+    fleet.proxies[2].process.as_ref().expect("it runs").resume();
+    wait_until("it answers again", SOON, || {
+        let status = fleet.controls[leader].ctl(&["--json", "status"]);
+        status.status.success() && json(&status)["members"] == 3
+    });
+}

@@ -1,0 +1,194 @@
+//! A primary that the control plane has decided, and what a pool sees of its servers for it.
+//!
+//! While a primary is decided, what servers say of themselves decides nothing: a primary of before
+//! that comes back is neither read nor written.
+
+use super::{Cluster, Speaker};
+use keyway_base::Time;
+use keyway_topology::{ClusterMap, Endpoint, GroupView, InfoReplication, NodeHealth};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+
+/// A decided primary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DecidedPrimary {
+    /// The primary.
+    pub primary: Endpoint,
+    /// The server to which it hands over. That one is the primary as soon as it says so.
+    pub next: Option<Endpoint>,
+}
+
+/// A server, as the pool sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeenServer {
+    /// Its address.
+    pub endpoint: Endpoint,
+    /// The time of its latest answer, if it has not answered the latest question.
+    pub silent_since: Option<Time>,
+    /// Its latest answer.
+    pub role: Option<InfoReplication>,
+}
+
+/// The decision and the view of a pool.
+#[derive(Debug, Default)]
+pub(super) struct Decision {
+    decided: Mutex<Option<DecidedPrimary>>,
+    seen: Mutex<Option<(Time, Vec<SeenServer>)>>,
+}
+
+impl Cluster {
+    /// Obeys a decision from now on; `None` goes back to what servers say. A decided primary that is
+    /// not of the pool counts for nothing. Returns whether that is a change.
+    pub fn decide(&self, decided: Option<DecidedPrimary>, now: Time) -> bool {
+        let before = std::mem::replace(&mut *self.decision.decided.lock(), decided.clone());
+        if before == decided {
+            return false;
+        }
+        if let Some(decided) = decided {
+            let map = self.map();
+            let serving = |endpoint: &Endpoint| {
+                map.index_of(endpoint).is_some_and(|at| map.is_serving(usize::from(at)))
+            };
+            let has_switched = decided.next.as_ref().is_some_and(serving);
+            if map.index_of(&decided.primary).is_some()
+                && !has_switched
+                && !serving(&decided.primary)
+            {
+                // Nothing more goes to the primary of before, also if no server answers for now.
+                let others = map.nodes().filter(|(_, node)| node.endpoint != decided.primary);
+                let failed = others.map(|(_, node)| (node.endpoint.clone(), NodeHealth::Failed));
+                let replicas = failed.collect();
+                let view = GroupView { group: 0, primary: decided.primary, epoch: None, replicas };
+                // The next answers of the servers tell the rest.
+                let _ = self.learn_group(&view, Speaker { server: 0, of: 1, times: 1 }, now);
+            }
+        }
+        self.ask_again();
+        true
+    }
+
+    /// Returns the decided primary.
+    pub(crate) fn decided(&self) -> Option<DecidedPrimary> {
+        self.decision.decided.lock().clone()
+    }
+
+    /// Returns the servers of a list as they were seen last, and when.
+    pub fn seen(&self) -> Option<(Time, Vec<SeenServer>)> {
+        self.decision.seen.lock().clone()
+    }
+
+    /// Notes the answers of a round of questions to the servers of a list.
+    pub(crate) fn note_roles(
+        &self,
+        map: &ClusterMap,
+        roles: &BTreeMap<u16, InfoReplication>,
+        now: Time,
+    ) {
+        let mut seen = self.decision.seen.lock();
+        let before = seen.take();
+        let server = |(server, node): (u16, &keyway_topology::KnownNode)| {
+            let endpoint = node.endpoint.clone();
+            let known = before.iter().flat_map(|(at, all)| all.iter().map(|one| (*at, one)));
+            let known = known.into_iter().find(|(_, one)| one.endpoint == endpoint);
+            // A server that loads its data counts as silent: it answers no client.
+            match roles.get(&server).filter(|role| !role.is_loading) {
+                Some(role) => SeenServer { endpoint, silent_since: None, role: Some(role.clone()) },
+                None => {
+                    let since = known.map(|(at, one)| one.silent_since.unwrap_or(at));
+                    let role = known.and_then(|(_, one)| one.role.clone());
+                    SeenServer { endpoint, silent_since: Some(since.unwrap_or(now)), role }
+                }
+            }
+        };
+        *seen = Some((now, map.nodes().map(server).collect()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use keyway_topology::{Discovery, PrimarySource, ReplicatedPool};
+    use std::time::Duration;
+
+    fn endpoint(port: u16) -> Endpoint {
+        Endpoint::tcp("10.0.0.1", port).unwrap()
+    }
+
+    fn pool() -> Cluster {
+        let seeds = (1..=3).map(endpoint).collect();
+        Cluster::of_primaries(&ReplicatedPool::new(
+            PrimarySource::Servers,
+            Discovery::new(seeds, 3),
+        ))
+    }
+
+    fn primary(pool: &Cluster) -> Option<Endpoint> {
+        let map = pool.map();
+        let at = map.primary(0)?;
+        Some(map.node(usize::from(at))?.endpoint.clone())
+    }
+
+    fn decided(port: u16, next: Option<u16>) -> Option<DecidedPrimary> {
+        Some(DecidedPrimary { primary: endpoint(port), next: next.map(endpoint) })
+    }
+
+    #[test]
+    fn a_decision_counts_at_once_and_before_any_server_answers() {
+        let pool = pool();
+        assert_eq!(primary(&pool), None);
+        assert!(pool.decide(decided(2, None), Time(1)));
+        assert!(!pool.decide(decided(2, None), Time(2)), "it is no change");
+        assert_eq!(primary(&pool), Some(endpoint(2)));
+        assert!(pool.decide(decided(2, Some(3)), Time(3)));
+        assert_eq!(primary(&pool), Some(endpoint(2)), "it has not handed over yet");
+        assert!(pool.decide(decided(3, None), Time(4)));
+        assert_eq!(primary(&pool), Some(endpoint(3)));
+        assert!(pool.decide(decided(9, None), Time(5)));
+        assert_eq!(primary(&pool), Some(endpoint(3)), "a stranger is not of the pool");
+        assert!(pool.decide(None, Time(6)) && pool.decided().is_none());
+    }
+
+    #[test]
+    fn a_server_is_silent_since_its_latest_answer() {
+        let pool = pool();
+        let at = |seconds: u64| Time(0) + Duration::from_secs(seconds);
+        let role = InfoReplication::from_text("role:master\r\nmaster_repl_offset:7\r\n").unwrap();
+        let map = pool.map();
+        let first = map.index_of(&endpoint(1)).unwrap();
+        let answers = BTreeMap::from([(first, role)]);
+        pool.note_roles(&map, &answers, at(1));
+        pool.note_roles(&map, &answers, at(2));
+        for second in 3..6 {
+            pool.note_roles(&map, &BTreeMap::new(), at(second));
+        }
+        let (when, seen) = pool.seen().unwrap();
+        assert_eq!(when, at(5));
+        let silent = |port| seen.iter().find(|it| it.endpoint == endpoint(port)).unwrap();
+        assert_eq!(silent(1).silent_since, Some(at(2)));
+        assert_eq!(silent(1).role.as_ref().map(|role| role.replication_offset), Some(7));
+        assert_eq!(silent(2).silent_since, Some(at(1)), "it never answered");
+        pool.note_roles(&map, &answers, at(6));
+        assert_eq!(pool.seen().unwrap().1[usize::from(first)].silent_since, None);
+    }
+
+    #[test]
+    fn a_primary_that_was_chosen_before_a_decision_does_not_replace_the_decided_one() {
+        let pool = pool();
+        assert!(pool.decide(decided(1, None), Time(1)));
+        let before = pool.decided();
+        let others = [2, 3].map(|port| (endpoint(port), NodeHealth::Online));
+        let view = GroupView {
+            group: 0,
+            primary: endpoint(1),
+            epoch: None,
+            replicas: others.into_iter().collect(),
+        };
+        assert!(pool.decide(decided(2, None), Time(2)));
+        let by = Speaker { server: 0, of: 1, times: 1 };
+        assert!(pool.learn_chosen(&view, before.as_ref(), by, Time(3)).is_none());
+        assert_eq!(primary(&pool), Some(endpoint(2)));
+        assert!(pool.decide(decided(1, None), Time(4)));
+        assert!(pool.learn_chosen(&view, before.as_ref(), by, Time(5)).is_some());
+        assert_eq!(primary(&pool), Some(endpoint(1)));
+    }
+}
