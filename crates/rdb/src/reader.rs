@@ -128,13 +128,24 @@ impl Reader {
     /// # Errors
     /// Returns the [`Fault`] of the bytes.
     pub fn read<'a>(&'a mut self, input: &'a [u8]) -> Result<Step<'a>, Fault> {
+        self.read_behind(None, input)
+    }
+
+    /// Reads the next piece as [`Reader::read`] does. With `before`, the bytes that were consumed
+    /// since the latest [`Reader::sum_up`], it leaves the checksum to that function: many pieces at
+    /// once are summed up faster.
+    fn read_behind<'a>(
+        &'a mut self,
+        before: Option<&[u8]>,
+        input: &'a [u8],
+    ) -> Result<Step<'a>, Fault> {
         let mut cursor = Cursor::at_offset(input, self.offset);
         // Opcodes about the next key are no pieces of their own.
         let found = match self.find(&mut cursor) {
             Ok(found) => found,
-            Err(stop) => return self.stopped(stop, &cursor, input),
+            Err(stop) => return self.stopped(stop, &cursor, before, input),
         };
-        let (before, crc) = (self.offset, &mut self.crc);
+        let (offset, crc) = (self.offset, &mut self.crc);
         let read = match self.stage {
             Stage::Over => return Ok(Step::Over),
             Stage::Header => header(&mut cursor).map(|version| {
@@ -172,6 +183,7 @@ impl Reader {
                     Found::Opcode(kind::OPCODE_END) => {
                         let start = cursor.consumed() + 1;
                         let mut sum = *crc;
+                        sum.update(before.unwrap_or_default());
                         sum.update(&input[..start.min(input.len())]);
                         end(&mut cursor, sum).inspect(|_| self.stage = Stage::Over)
                     }
@@ -182,8 +194,10 @@ impl Reader {
             }
         };
         let consumed = cursor.consumed();
-        crc.update(&input[..consumed]);
-        self.offset = before + consumed as u64;
+        if before.is_none() {
+            crc.update(&input[..consumed]);
+        }
+        self.offset = offset + consumed as u64;
         match read {
             Ok(event) => Ok(Step::Event { consumed, event }),
             Err(Stop::Wrong(fault)) => Err(fault),
@@ -191,15 +205,23 @@ impl Reader {
         }
     }
 
+    /// Adds bytes to the checksum that were consumed without.
+    fn sum_up(&mut self, consumed: &[u8]) {
+        self.crc.update(consumed);
+    }
+
     /// Returns the step for bytes in which nothing was found.
     fn stopped<'a>(
         &mut self,
         stop: Stop,
         cursor: &Cursor<'_>,
+        before: Option<&[u8]>,
         input: &[u8],
     ) -> Result<Step<'a>, Fault> {
         let consumed = cursor.consumed();
-        self.crc.update(&input[..consumed]);
+        if before.is_none() {
+            self.crc.update(&input[..consumed]);
+        }
         self.offset += consumed as u64;
         match stop {
             Stop::Wrong(fault) => Err(fault),
@@ -439,12 +461,16 @@ fn read_all<E>(
 ) -> Result<(usize, usize), FeedError<E>> {
     let mut at = 0;
     loop {
-        match reader.read(&input[at..]).map_err(FeedError::Fault)? {
+        let (before, rest) = input.split_at(at);
+        match reader.read_behind(Some(before), rest).map_err(FeedError::Fault)? {
             Step::Event { consumed, event } => {
                 visit(event).map_err(FeedError::Visitor)?;
                 at += consumed;
             }
-            Step::More { consumed, at_least } => return Ok((at + consumed, at_least)),
+            Step::More { consumed, at_least } => {
+                reader.sum_up(&input[..at + consumed]);
+                return Ok((at + consumed, at_least));
+            }
             Step::Over => return Ok((at, 0)),
         }
     }
