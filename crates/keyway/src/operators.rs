@@ -58,11 +58,18 @@ impl RequestLog {
         let NotedRequest { operator, address, method, path, status, detail } = *request;
         let operator = operator.unwrap_or("unknown");
         if !matches!(status, 401 | 403) {
-            tracing::info!(
-                target: "keyway::event::operator-request",
-                operator, %address, method, path, status,
-                "{operator} asks for {method} {path}"
-            );
+            // Changes of the fleet have an entry in the audit log, which is an event.
+            match path.starts_with("/v1/fleet/") {
+                true => tracing::info!(
+                    operator, %address, method, path, status,
+                    "{operator} asks for {method} {path}"
+                ),
+                false => tracing::info!(
+                    target: "keyway::event::operator-request",
+                    operator, %address, method, path, status,
+                    "{operator} asks for {method} {path}"
+                ),
+            }
             return;
         }
         let next = self.refused.lock().next(clock());
