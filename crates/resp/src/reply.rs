@@ -56,11 +56,22 @@ pub fn null_array(out: &mut Vec<u8>) {
 /// Appends a line of `kind` and a length.
 #[inline]
 pub(crate) fn head(out: &mut Vec<u8>, kind: u8, len: usize) {
-    if len < 10 {
-        out.extend_from_slice(&[kind, b'0' + len as u8, b'\r', b'\n']);
-    } else {
-        let mut digits = itoa::Buffer::new();
-        line(out, kind, digits.format(len).as_bytes());
+    let digit = |number: usize| b'0' + (number % 10) as u8;
+    match len {
+        0..10 => out.extend_from_slice(&[kind, digit(len), b'\r', b'\n']),
+        10..100 => out.extend_from_slice(&[kind, digit(len / 10), digit(len), b'\r', b'\n']),
+        100..1000 => out.extend_from_slice(&[
+            kind,
+            digit(len / 100),
+            digit(len / 10),
+            digit(len),
+            b'\r',
+            b'\n',
+        ]),
+        _ => {
+            let mut digits = itoa::Buffer::new();
+            line(out, kind, digits.format(len).as_bytes());
+        }
     }
 }
 
@@ -89,5 +100,14 @@ mod tests {
         let expected: &[u8] = b"*12\r\n+OK\r\n-ERR a  b\r\n:-9223372036854775808\r\n$0\r\n\r\n\
             $10\r\n0123456789\r\n$-1\r\n*-1\r\n";
         assert_eq!(out, expected);
+    }
+
+    #[test]
+    fn lengths_of_any_number_of_digits_are_written() {
+        for len in (0..1200).chain([9999, 10_000, 123_456, usize::MAX]) {
+            let mut out = Vec::new();
+            head(&mut out, b'$', len);
+            assert_eq!(out, format!("${len}\r\n").into_bytes());
+        }
     }
 }
