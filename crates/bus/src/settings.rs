@@ -64,6 +64,9 @@ pub struct Settings {
     pub tokens: Tokens,
     /// Ids that are accepted. A guest is checked by the id that it is given.
     pub accept: Vec<IdRange>,
+    /// Whether nodes may connect beside this one. Their frames may be from any node that is not
+    /// below: without them, only upstreams can speak for others.
+    pub has_siblings: bool,
     /// Most connections. Each takes memory up to its windows and queues.
     pub peers_max: usize,
     /// Most nodes below this one, of 512 bytes each on average. A child may have as many as it
@@ -135,6 +138,7 @@ impl Settings {
             upstreams: Vec::new(),
             tokens: Tokens::default(),
             accept: vec![IdRange::ALL],
+            has_siblings: true,
             peers_max: 1024,
             nodes_max: 65_536,
             ttl: TTL_MAX,

@@ -123,6 +123,8 @@ impl Node {
         } else if self.settings.upstreams.iter().any(|upstream| upstream.id == id) {
             // An upstream is dialled, so no dialler is one.
             Some(Reason::IdRefused)
+        } else if relation == Relation::Sibling && !self.settings.has_siblings {
+            Some(Reason::IdRefused)
         } else {
             None
         };

@@ -739,6 +739,33 @@ fn a_direct_connection_whose_other_side_says_farewell_and_stays_is_closed() {
 }
 
 #[test]
+fn a_node_without_siblings_refuses_them_and_takes_children() {
+    let mut world = World::new(40);
+    world.add(settings(0, &[]));
+    let mut alone = settings(1, &[0]);
+    alone.has_siblings = false;
+    world.add(alone);
+    world.add(settings(2, &[0]));
+    world.add(settings(3, &[1]));
+    world.run(3 * SECOND);
+    let now = world.now;
+    world.node(2).connect_direct(id(1), SECOND, now).unwrap();
+    world.run(SECOND);
+    let peers: Vec<_> = world.node(1).peers().map(|peer| peer.id).collect();
+    assert!(peers.contains(&id(0)) && peers.contains(&id(3)), "{peers:?}");
+    assert!(!peers.contains(&id(2)), "{peers:?}");
+    let refused = |event: &Event| {
+        matches!(event, Event::Refused { reason: Reason::IdRefused, id: of, .. } if *of == id(2))
+    };
+    assert_eq!(world.count(1, refused), 1, "{:?}", world.events(1));
+    // It dials others nevertheless.
+    let now = world.now;
+    world.node(1).connect_direct(id(2), SECOND, now).unwrap();
+    world.run(SECOND);
+    assert!(world.node(1).peers().any(|peer| peer.id == id(2)));
+}
+
+#[test]
 fn who_has_just_come_is_answered_from_above() {
     let mut world = World::new(39);
     for upstreams in [&[][..], &[0], &[1]] {

@@ -150,9 +150,11 @@ struct Parts {
     admin: String,
 }
 
-/// Listens on the bus, as nobody's root yet.
+/// Listens on the bus, as nobody's root yet. Members and other control nodes join below: nobody
+/// beside this node can speak for the leader.
 fn listen(mut settings: Settings, channels: DriverSettings) -> std::io::Result<Driver> {
     (settings.place, settings.incarnation) = (here(), incarnation());
+    settings.has_siblings = false;
     let mut driver = Driver::new(settings, channels)?;
     // Nobody is known to lead yet.
     driver.node().set_upstreams(Vec::new(), true, clock());
