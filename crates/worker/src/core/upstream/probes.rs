@@ -33,10 +33,10 @@ impl Core {
             }
             let Some(state) = self.plane.pools[found.pool_index].servers() else { continue };
             let usual = state.shared().probe_link(found.server_index);
+            let ejection = self.plane.plan.topology.pools()[found.pool_index].ejection();
+            let is_flushed = ejection.is_some_and(|it| it.rejoin == Rejoin::Flush);
             let index = self.clear_link(usual);
             let Core { links, plane, .. } = self;
-            let ejection = plane.plan.topology.pools()[found.pool_index].ejection();
-            let is_flushed = ejection.is_some_and(|it| it.rejoin == Rejoin::Flush);
             // An answer to an earlier question would be mistaken for one of this return, and an
             // earlier command could empty the server after it.
             if owes_health(&links[index]) || (is_flushed && owes_health(&links[usual])) {
