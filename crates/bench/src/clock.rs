@@ -42,11 +42,15 @@ pub fn wait_until(
     }
 }
 
-/// Returns today's date in UTC, as `YYYY-MM-DD`.
+/// Returns the milliseconds since 1970.
 #[allow(clippy::disallowed_methods, reason = "a report carries its date; no worker runs here")]
+pub fn unix_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
+}
+
+/// Returns today's date in UTC, as `YYYY-MM-DD`.
 pub fn today() -> String {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let mut time = keyway_scenario::time(since_epoch.as_millis() as u64);
+    let mut time = keyway_scenario::time(unix_ms());
     time.truncate("YYYY-MM-DD".len());
     time
 }

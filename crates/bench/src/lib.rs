@@ -16,6 +16,7 @@ pub mod comparison;
 pub mod error;
 pub mod features;
 pub mod figures;
+pub mod fleet;
 pub mod floor;
 pub mod interrupt;
 mod items;

@@ -1,10 +1,14 @@
 //! The command line of `keyway-peer-bench`.
 
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use keyway_fleet::limits::MEMBERS_MAX;
+
 use crate::error::Error;
+use crate::fleet::INSIDE;
 use crate::measure::Window;
 use crate::plan::{ROWS, Selection};
 use crate::systems::{Programs, words};
@@ -24,6 +28,8 @@ Usage:
   keyway-peer-bench reload [OPTIONS]      latency while a pool is replaced
   keyway-peer-bench persistence [OPTIONS] loading, saving and logs of the store
                                           and of redis-server
+  keyway-peer-bench fleet [OPTIONS]       how fast a change of the control plane
+                                          reaches many members
 
 What runs:
   --keyway PATH          the keyway binary; default: beside this program
@@ -51,6 +57,10 @@ How:
   --nice N               run everything at this nice value (below 0: as root)
   --items N              persistence: items that are loaded; default 10000000
   --requests N           callgrind: requests of the shorter run; default 10000
+  --members LIST         fleet: numbers of members, by comma; default 100,1000
+  --changes N            fleet: changes for each of them; default 20
+  --loss PERCENT         fleet: lose packets of the bus, in a network namespace
+                         (as root, with `unshare`, `ip` and `tc`)
 
 Where it goes (always to standard output as well):
   --doc FILE             rewrite the marked region of this document; default:
@@ -91,6 +101,8 @@ pub enum Action {
     Reload,
     /// Loading, saving and logs.
     Persistence,
+    /// Changes of the control plane.
+    Fleet,
     /// Print the help.
     Help,
 }
@@ -124,6 +136,14 @@ pub struct Options {
     pub items: u32,
     /// Number of requests of callgrind's shorter run.
     pub requests: u64,
+    /// Numbers of members of a fleet.
+    pub members: Vec<usize>,
+    /// Number of changes for each of them.
+    pub changes: u64,
+    /// Share of the packets of the bus that get lost, in percent.
+    pub loss: f64,
+    /// True if this process is in the namespace where packets get lost.
+    pub is_inside: bool,
     /// The requested document.
     pub doc: Option<PathBuf>,
     /// Whether to write no document.
@@ -133,7 +153,7 @@ pub struct Options {
 }
 
 /// The tasks by the first word of the command line.
-const ACTIONS: [(&str, Action); 7] = [
+const ACTIONS: [(&str, Action); 8] = [
     ("callgrind", Action::Callgrind),
     ("misses", Action::Misses),
     ("tls", Action::Tls),
@@ -141,6 +161,7 @@ const ACTIONS: [(&str, Action); 7] = [
     ("fanout", Action::Fanout),
     ("reload", Action::Reload),
     ("persistence", Action::Persistence),
+    ("fleet", Action::Fleet),
 ];
 
 impl Options {
@@ -195,6 +216,10 @@ impl Options {
             nice: None,
             items: 10_000_000,
             requests: 10_000,
+            members: vec![100, 1000],
+            changes: 20,
+            loss: 0.0,
+            is_inside: false,
             doc: None,
             no_doc: false,
             json: None,
@@ -209,6 +234,7 @@ impl Options {
             "--io-uring" => self.io_uring = true,
             "--floor" => self.floor = true,
             "--no-doc" => self.no_doc = true,
+            INSIDE => self.is_inside = true,
             "--quick" => {
                 self.quick = true;
                 self.rounds = 2;
@@ -239,6 +265,13 @@ impl Options {
             "--nice" => self.nice = Some(number(flag, &value()?, -20)?),
             "--items" => self.items = number(flag, &value()?, 1)?,
             "--requests" => self.requests = number(flag, &value()?, 100)?,
+            "--members" => {
+                let list = value()?;
+                let all = list.split(',').map(|one| within(flag, one, 1..=MEMBERS_MAX));
+                self.members = all.collect::<Result<_, _>>()?;
+            }
+            "--changes" => self.changes = number(flag, &value()?, 1)?,
+            "--loss" => self.loss = within(flag, &value()?, 0.0..=50.0)?,
             "--doc" => self.doc = Some(value()?.into()),
             "--json" => self.json = Some(value()?.into()),
             _ => return Err(Error::Usage(format!("{flag:?} is no option"))),
@@ -271,10 +304,11 @@ impl Options {
         match self.action {
             Action::Callgrind => parts.push(format!("callgrind --requests {}", self.requests)),
             Action::Misses => parts.push("misses".into()),
+            Action::Fleet => parts.push(self.fleet_words()),
             _ if self.quick => parts.push("--quick".into()),
             _ => parts.push(format!("--rounds {} --seconds {}", self.rounds, self.seconds)),
         }
-        if !matches!(self.action, Action::Callgrind | Action::Misses) {
+        if !matches!(self.action, Action::Callgrind | Action::Misses | Action::Fleet) {
             if !self.selection.is_all() {
                 parts.push(format!("--rows {}", self.selection.names()));
             }
@@ -296,6 +330,19 @@ impl Options {
         }
         parts.extend(self.nice.map(|nice| format!("--nice {nice}")));
         parts.join(" ")
+    }
+
+    fn fleet_words(&self) -> String {
+        let members: Vec<String> = self.members.iter().map(ToString::to_string).collect();
+        let mut text = format!("fleet --members {}", members.join(","));
+        match self.quick {
+            true => text.push_str(" --quick"),
+            false => text.push_str(&format!(" --changes {}", self.changes)),
+        }
+        if self.loss > 0.0 {
+            text.push_str(&format!(" --loss {}", self.loss));
+        }
+        text
     }
 }
 
@@ -320,6 +367,20 @@ fn number<T: std::str::FromStr + PartialOrd + std::fmt::Display>(
     match text.parse::<T>() {
         Ok(number) if number >= at_least => Ok(number),
         _ => Err(Error::Usage(format!("{flag} takes a number from {at_least}, not {text:?}"))),
+    }
+}
+
+fn within<T: std::str::FromStr + PartialOrd + std::fmt::Display>(
+    flag: &str,
+    text: &str,
+    range: RangeInclusive<T>,
+) -> Result<T, Error> {
+    match text.parse::<T>() {
+        Ok(number) if range.contains(&number) => Ok(number),
+        _ => {
+            let (least, most) = range.into_inner();
+            Err(Error::Usage(format!("{flag} takes numbers from {least} to {most}, not {text:?}")))
+        }
     }
 }
 
@@ -383,10 +444,21 @@ mod tests {
             ("--rounds 0", "--rounds"),
             ("--rounds", "--rounds"),
             ("--seconds NaN", "--seconds"),
+            ("fleet --members 10,0", "--members"),
+            ("fleet --members 10,5000", "4096"),
+            ("fleet --loss 51", "--loss"),
         ] {
             let error = parse(line).unwrap_err().to_string();
             assert!(error.contains(named), "{line}: {error}");
         }
+    }
+
+    #[test]
+    fn the_command_of_a_fleet_has_its_own_options() {
+        let options = parse("fleet --members 7,9 --loss 5 --rounds 3").unwrap();
+        assert_eq!((options.action, &options.members[..]), (Action::Fleet, &[7, 9][..]));
+        let command = options.command();
+        assert_eq!(command, "keyway-peer-bench fleet --members 7,9 --changes 20 --loss 5");
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub struct RefusedVersion {
 }
 
 /// A report of a member. Each has everything, so the latest one counts.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Report {
     /// The name of the cluster.
     pub cluster: String,
@@ -64,19 +64,49 @@ pub struct Report {
     pub events: Option<SentEvents>,
 }
 
+/// A report as it is read. A leader reads one of each member in a second. Flattened facts would be
+/// kept in a form between first, value by value.
+#[derive(Deserialize)]
+struct Read {
+    cluster: String,
+    version: String,
+    listeners: Vec<String>,
+    pools: Vec<String>,
+    #[serde(default)]
+    serves: Vec<Serving>,
+    saved: Option<Version>,
+    running: Option<Version>,
+    refused: Option<RefusedVersion>,
+    #[serde(default)]
+    measured: Option<Measured>,
+    #[serde(default)]
+    groups: Vec<GroupSeen>,
+    #[serde(default)]
+    events: Option<SentEvents>,
+}
+
+impl From<Read> for Report {
+    fn from(read: Read) -> Report {
+        let Read { cluster, version, listeners, pools, serves, .. } = read;
+        let Read { saved, running, refused, measured, groups, events, .. } = read;
+        let about = About { version, listeners, pools, serves };
+        Report { cluster, about, saved, running, refused, measured, groups, events }
+    }
+}
+
 impl About {
     /// Cuts lists and names to what a report may have.
     #[must_use]
     pub fn cut(mut self) -> About {
-        self.version = cut(&self.version, NAME_LEN_MAX);
+        shorten(&mut self.version, NAME_LEN_MAX);
         for list in [&mut self.listeners, &mut self.pools] {
             list.truncate(NAMES_MAX);
-            list.iter_mut().for_each(|name| *name = cut(name, NAME_LEN_MAX));
+            list.iter_mut().for_each(|name| shorten(name, NAME_LEN_MAX));
         }
         self.serves.truncate(NAMES_MAX);
         for one in &mut self.serves {
             for text in [&mut one.pool, &mut one.protocol, &mut one.address] {
-                *text = cut(text, NAME_LEN_MAX);
+                shorten(text, NAME_LEN_MAX);
             }
         }
         self
@@ -100,7 +130,7 @@ impl Report {
         if bytes.len() > REPORT_LEN_MAX {
             return None;
         }
-        let mut report: Report = serde_json::from_slice(bytes).ok()?;
+        let mut report = Report::from(serde_json::from_slice::<Read>(bytes).ok()?);
         report.about = report.about.cut();
         report.groups = groups::cut_seen(report.groups);
         report.refused = report.refused.map(|one| RefusedVersion::new(one.version, &one.why));
@@ -110,9 +140,55 @@ impl Report {
 
 /// Returns the beginning of a text that has at most `len_max` bytes.
 pub(crate) fn cut(text: &str, len_max: usize) -> String {
+    text.get(..end_of(text, len_max)).unwrap_or_default().to_owned()
+}
+
+/// Cuts a text to its beginning that has at most `len_max` bytes.
+pub(crate) fn shorten(text: &mut String, len_max: usize) {
+    text.truncate(end_of(text, len_max));
+}
+
+fn end_of(text: &str, len_max: usize) -> usize {
     let mut end = text.len().min(len_max);
     while !text.is_char_boundary(end) {
         end -= 1;
     }
-    text.get(..end).unwrap_or_default().to_owned()
+    end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{RoleSeen, ServerSeen};
+
+    #[test]
+    fn a_report_is_read_as_it_was_written_and_more_names_are_ignored() {
+        let about = About {
+            version: "1".repeat(NAME_LEN_MAX) + "\u{e4}",
+            listeners: vec!["tcp://127.0.0.1:1".to_owned()],
+            pools: vec!["a".to_owned(); NAMES_MAX + 1],
+            serves: vec![Serving { pool: "a".to_owned(), ..Serving::default() }],
+        };
+        let role = Some(RoleSeen::Primary { offset: 7, replicas: 1 });
+        let server = ServerSeen { address: "p:1".to_owned(), silent_ms: Some(3), role };
+        let version = Version { epoch: 3, revision: 9 };
+        let report = Report {
+            cluster: "test".to_owned(),
+            about,
+            saved: Some(version),
+            running: None,
+            refused: Some(RefusedVersion::new(version, "why")),
+            measured: Some(Measured::default()),
+            groups: vec![GroupSeen { pool: "a".to_owned(), epoch: 1, servers: vec![server] }],
+            events: None,
+        };
+        let bytes = report.encode();
+        let expected = Report { about: report.about.clone().cut(), ..report };
+        assert_eq!(Report::decode(&bytes).as_ref(), Some(&expected));
+        let text = String::from_utf8(bytes).unwrap();
+        let later = text.replacen('{', "{\"later\": [1], ", 1);
+        assert_eq!(Report::decode(later.as_bytes()), Some(expected));
+        let least = r#"{"cluster": "a", "version": "1", "listeners": [], "pools": []}"#;
+        assert!(Report::decode(least.as_bytes()).is_some());
+    }
 }

@@ -8,7 +8,7 @@ use keyway_bench::comparison::{compare, count_instructions};
 use keyway_bench::misses::compare_misses;
 use keyway_bench::options::{Action, Options, help};
 use keyway_bench::report::{callgrind_markdown, comparison_markdown, to_json};
-use keyway_bench::{Error, features, interrupt, memory};
+use keyway_bench::{Error, features, fleet, interrupt, memory};
 use keyway_report::region;
 use keyway_scenario::process::become_guarded;
 
@@ -59,6 +59,7 @@ fn run() -> Result<bool, Error> {
         Action::Transactions => print_text(features::measure_transactions(&options)?),
         Action::Fanout => print_text(features::measure_fanout(&options)?),
         Action::Persistence => print_text(features::measure_persistence(&options)?),
+        Action::Fleet => print_text(fleet::measure_fleet(&options)?),
         Action::Reload => print_text(features::measure_reload(&options)?),
         _ => run_comparison(&options),
     }

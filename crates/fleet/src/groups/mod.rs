@@ -20,7 +20,7 @@ pub(crate) use choose::{best, fitness};
 pub(crate) use observers::{Observers, Users, Verdict};
 
 use crate::limits::{GROUP_NAME_LEN_MAX, GROUPS_MAX, SERVERS_MAX, WHY_LEN_MAX};
-use crate::report::cut;
+use crate::report::{cut, shorten};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -180,12 +180,11 @@ impl ServerSeen {
         }
     }
 
-    fn cut(mut self) -> ServerSeen {
-        self.address = cut(&self.address, GROUP_NAME_LEN_MAX);
+    fn cut(&mut self) {
+        shorten(&mut self.address, GROUP_NAME_LEN_MAX);
         if let Some(RoleSeen::Replica { of, .. }) = &mut self.role {
-            *of = cut(of, GROUP_NAME_LEN_MAX);
+            shorten(of, GROUP_NAME_LEN_MAX);
         }
-        self
     }
 }
 
@@ -201,9 +200,9 @@ pub(crate) fn cut_seen(mut groups: Vec<GroupSeen>) -> Vec<GroupSeen> {
     groups.truncate(GROUPS_MAX);
     let mut room = SERVERS_MAX;
     for group in &mut groups {
-        group.pool = cut(&group.pool, GROUP_NAME_LEN_MAX);
-        let servers = std::mem::take(&mut group.servers);
-        group.servers = servers.into_iter().take(room).map(ServerSeen::cut).collect();
+        shorten(&mut group.pool, GROUP_NAME_LEN_MAX);
+        group.servers.truncate(room);
+        group.servers.iter_mut().for_each(ServerSeen::cut);
         room -= group.servers.len();
     }
     groups

@@ -46,6 +46,14 @@ pub(crate) struct Verdict {
     pub due: Option<Time>,
 }
 
+/// Returns whether two views differ in no more than offsets, roles and the length of silence.
+fn is_alike(one: &GroupSeen, other: &GroupSeen) -> bool {
+    let mut pairs = one.servers.iter().zip(&other.servers);
+    one.epoch == other.epoch
+        && one.servers.len() == other.servers.len()
+        && pairs.all(|(a, b)| a.address == b.address && a.is_reached() == b.is_reached())
+}
+
 /// The observers of a group: proxies that use it, and the leader.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Observers {
@@ -53,8 +61,14 @@ pub(crate) struct Observers {
 }
 
 impl Observers {
-    pub fn take(&mut self, from: NodeId, seen: GroupSeen, now: Time) {
+    /// Takes a view. Returns false if the verdict about every server is what it was: the observer
+    /// had a fresh view by the same decision, of the same servers, and the same ones answered. The
+    /// time at which a silent server is found down was told by [`Verdict::due`].
+    pub fn take(&mut self, from: NodeId, seen: GroupSeen, now: Time) -> bool {
+        let before = self.fresh(from, now);
+        let is_news = before.is_none_or(|before| !is_alike(before, &seen));
         self.views.insert(from, View { at: now, seen });
+        is_news
     }
 
     pub fn forget(&mut self, id: NodeId) {
@@ -161,6 +175,21 @@ mod tests {
         assert!(verdict(&[(1, down), (1, down), (1, up)], None).is_down, "there is one zone");
         assert!(!verdict(&[(1, down), (2, down), (2, soon)], Some(3)).is_down);
         assert_eq!(verdict(&[(1, soon)], None).due, Some(Time(1_000_000)));
+    }
+
+    #[test]
+    fn a_view_is_news_if_it_may_change_a_verdict() {
+        let mut observers = Observers::default();
+        let mut take = |seen, at| observers.take(NodeId(1), seen, Time(0) + at);
+        let second = Duration::from_secs(1);
+        assert!(take(seen(None), second), "it is the first one");
+        assert!(!take(seen(None), second * 2));
+        assert!(take(seen(Some(10)), second * 3), "the server is silent");
+        assert!(!take(seen(Some(1010)), second * 4), "it is silent still");
+        assert!(take(GroupSeen { epoch: 1, ..seen(Some(2010)) }, second * 5), "another decision");
+        let late = second * 5 + VIEW_FRESH;
+        assert!(take(GroupSeen { epoch: 1, ..seen(Some(6010)) }, late), "the observer was absent");
+        assert!(take(GroupSeen { epoch: 1, ..GroupSeen::default() }, late), "other servers");
     }
 
     #[test]

@@ -27,6 +27,9 @@ pub(super) struct Roster {
     /// Members whose entry in the coordinator is to be written or deleted.
     dirty: BTreeSet<NodeId>,
     write_at: Option<Time>,
+    /// No member is forgotten before that. Members that came back are no reason to look for the next
+    /// one at once, so it may be too early.
+    forget_at: Option<Time>,
     /// When the current version was published.
     published: Option<(Version, Time)>,
     /// The largest numbers that members have.
@@ -40,6 +43,7 @@ impl Roster {
     pub fn load(&mut self, facts: &BTreeMap<String, Fact>, now: Time) {
         self.members.clear();
         self.dirty.clear();
+        self.forget_at = None;
         for (key, fact) in facts.range(facts::MEMBERS.to_owned()..) {
             if !key.starts_with(facts::MEMBERS) {
                 break;
@@ -57,6 +61,7 @@ impl Roster {
                 self.note_highest(&report);
                 let report = Report { measured: None, events: None, ..report };
                 self.members.insert(id, Known { report, measured: None, silent_since: Some(now) });
+                self.note_silent(now);
             }
             Some(_) => {}
             None => drop(self.members.remove(&id)),
@@ -71,6 +76,13 @@ impl Roster {
     pub fn begin(&mut self, now: Time) {
         self.published = None;
         self.members.values_mut().for_each(|known| known.silent_since = Some(now));
+        self.forget_at = (!self.members.is_empty()).then(|| now + FORGET_AFTER);
+    }
+
+    /// Notes that a member is silent since that time.
+    fn note_silent(&mut self, since: Time) {
+        let at = since + FORGET_AFTER;
+        self.forget_at = Some(self.forget_at.map_or(at, |known| known.min(at)));
     }
 
     pub fn note_published(&mut self, version: Version, now: Time) {
@@ -166,12 +178,16 @@ impl Roster {
         let Some(known) = self.members.get_mut(&id) else { return false };
         known.silent_since.is_none() && {
             known.silent_since = Some(now);
+            self.note_silent(now);
             true
         }
     }
 
     /// Forgets members that are silent for long.
     pub fn forget_silent(&mut self, now: Time) {
+        if self.forget_at.is_none_or(|at| at > now) {
+            return;
+        }
         let is_over = |known: &Known| {
             known.silent_since.is_some_and(|since| now.since(since) >= FORGET_AFTER)
         };
@@ -183,14 +199,14 @@ impl Roster {
             self.is_full = false;
             self.write_at.get_or_insert(now);
         }
+        let silent = self.members.values().filter_map(|known| known.silent_since).min();
+        self.forget_at = silent.map(|since| since + FORGET_AFTER);
     }
 
     /// Returns when something is due.
     pub fn due(&self) -> Option<Time> {
-        let silent = self.members.values().filter_map(|known| known.silent_since).min();
-        let forgotten = silent.map(|since| since + FORGET_AFTER);
         let written = self.write_at.filter(|_| !self.dirty.is_empty());
-        written.into_iter().chain(forgotten).min()
+        written.into_iter().chain(self.forget_at).min()
     }
 
     /// Returns the transaction for the entries of members that are due, if there is one.
@@ -233,5 +249,57 @@ impl Roster {
     pub fn note_unwritten(&mut self, members: Vec<NodeId>, now: Time) {
         self.dirty.extend(members);
         self.write_at.get_or_insert(now + MEMBERS_EVERY);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::time::Duration;
+
+    fn report() -> Report {
+        Report {
+            cluster: "test".to_owned(),
+            about: crate::About::default(),
+            saved: None,
+            running: None,
+            refused: None,
+            measured: None,
+            groups: Vec::new(),
+            events: None,
+        }
+    }
+
+    proptest! {
+        /// Whatever comes and goes, nobody is forgotten too late: the roster is due at the time at
+        /// which the first silent member is over, or before, and then forgets exactly those.
+        #[test]
+        fn a_silent_member_is_forgotten_in_time(
+            steps in proptest::collection::vec((0u8..5, 1u64..6, 0u64..30), 1..60)
+        ) {
+            let mut roster = Roster::default();
+            let mut now = Time(0);
+            for (step, id, hours) in steps {
+                now = now + Duration::from_secs(hours * 3600);
+                let id = NodeId(id);
+                match step {
+                    0 | 1 => roster.take(id, report(), None, now, &mut VecDeque::new()),
+                    2 => drop(roster.note_left(id, now)),
+                    3 => roster.note_joined(id),
+                    _ => roster.begin(now),
+                }
+                let silent = |roster: &Roster| {
+                    let all = roster.members.values().filter_map(|known| known.silent_since);
+                    all.min().map(|since| since + FORGET_AFTER)
+                };
+                let first = silent(&roster);
+                prop_assert!(first.is_none_or(|first| roster.forget_at.is_some_and(|at| at <= first)));
+                roster.forget_silent(now);
+                prop_assert!(silent(&roster).is_none_or(|first| first > now));
+                // It is not due all the time.
+                prop_assert!(roster.forget_at.is_none_or(|at| at > now));
+            }
+        }
     }
 }

@@ -91,7 +91,7 @@ pub(super) struct Groups {
     due: Option<Time>,
     /// True if something has changed that is to be looked at now.
     is_urgent: bool,
-    /// True if views have come since the latest look.
+    /// True if views that may change something have come since the latest look.
     has_views: bool,
     looked_at: Option<Time>,
 }
@@ -128,10 +128,11 @@ impl Groups {
     }
 
     /// Takes the views of an observer. `stored` returns the epoch of what the coordinator knows of a
-    /// pool.
+    /// pool. Every view of this node itself has the groups looked at; views of a thousand members do
+    /// so if they may change something.
     pub fn take(
         &mut self,
-        from: NodeId,
+        (from, is_own): (NodeId, bool),
         groups: Vec<GroupSeen>,
         stored: impl Fn(&str) -> u64,
         now: Time,
@@ -142,12 +143,13 @@ impl Groups {
                 self.highest = self.highest.max(seen.epoch);
                 if known && seen.epoch > stored(&seen.pool) {
                     let ahead = self.ahead.entry(seen.pool.clone()).or_default();
+                    self.has_views |= *ahead < seen.epoch;
                     *ahead = seen.epoch.max(*ahead);
                 }
             }
             if known {
-                self.has_views = true;
-                self.observers.entry(seen.pool.clone()).or_default().take(from, seen, now);
+                let observers = self.observers.entry(seen.pool.clone()).or_default();
+                self.has_views |= observers.take(from, seen, now) || is_own;
             }
         }
     }
@@ -232,7 +234,8 @@ impl Leader {
         let (facts, count) = (&self.facts, self.decision_count().unwrap_or(0));
         // A pool without a decision may have lost it by the latest one.
         let stored = |pool: &str| stored_in(facts, pool).map_or(count, |group| group.epoch);
-        self.groups.take(from, seen, stored, now);
+        let is_own = from == self.me.node;
+        self.groups.take((from, is_own), seen, stored, now);
     }
 
     /// Takes the outcome of [`super::Action::Command`].
