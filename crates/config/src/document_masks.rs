@@ -34,6 +34,11 @@ impl Config {
         masked
     }
 
+    /// Returns whether a document has masks in place of secrets.
+    pub fn has_masks(text: &str) -> bool {
+        is_mask(text)
+    }
+
     /// Checks a document as [`Config::check_document`] does, and that it has no masks in place of
     /// secrets: it is about to be stored.
     ///
@@ -112,12 +117,16 @@ fn has_kind(name: &str, is_it: impl Fn(&Kind) -> bool) -> bool {
     TABLES.iter().filter_map(|table| table.key(name)).any(|key| is_it(&key.kind))
 }
 
+fn is_mask(text: &str) -> bool {
+    text.contains(MASK) || text.contains(MASK_OF_HASH)
+}
+
 /// Refuses the masks that shown settings have in place of secrets.
 fn refuse_masks(value: &Spanned<DeValue<'_>>, report: &mut Report<'_>) {
     match value.get_ref() {
         DeValue::Table(table) => table.values().for_each(|value| refuse_masks(value, report)),
         DeValue::Array(all) => all.iter().for_each(|value| refuse_masks(value, report)),
-        DeValue::String(text) if text.contains(MASK) || text.contains(MASK_OF_HASH) => {
+        DeValue::String(text) if is_mask(text) => {
             let what = "the document has a mask, which is shown in place of a secret";
             let hint = "write the secret itself, its hash, or the name of a file with it";
             report.mistake(value.span().start, Problem::new(what, hint));
@@ -148,6 +157,8 @@ mod tests {
             assert!(masked.contains(kept), "{masked}");
         }
         assert_eq!(text.lines().count(), masked.lines().count());
+        assert!(Config::has_masks(&masked) && !Config::has_masks(&text));
+        assert_eq!(Config::masked_document(&masked), masked);
         let shown = Config::check_document("d", &masked).unwrap();
         assert_eq!(shown.users.len(), 1);
         let errors = Config::check_new_document("d", &masked).unwrap_err();

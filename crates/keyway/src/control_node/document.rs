@@ -49,15 +49,21 @@ pub fn check_rights(operator: &Operator, old: &str, new: &str) -> Result<(), Str
 }
 
 /// Returns the differences between two documents, one line each, without secrets. An empty document has
-/// nothing in it.
+/// nothing in it. If one of them has masks, secrets are not compared.
 ///
 /// # Errors
 /// Returns everything that is wrong with the new one. An old one that is wrong counts as empty.
 pub fn changes(old: &str, new: &str) -> Result<Vec<String>, Vec<String>> {
-    let old = Config::check_document("document", old).ok();
-    let new = match new {
+    let masked = |text: &str| Config::masked_document(text);
+    let (old, new) = match (Config::has_masks(old), Config::has_masks(new)) {
+        (true, false) => (old.to_owned(), masked(new)),
+        (false, true) => (masked(old), new.to_owned()),
+        _ => (old.to_owned(), new.to_owned()),
+    };
+    let old = Config::check_document("document", &old).ok();
+    let new = match &*new {
         "" => None,
-        _ => Some(Config::check_document("document", new).map_err(lines)?),
+        text => Some(Config::check_document("document", text).map_err(lines)?),
     };
     let (before, after) = (Parts::of(old.as_ref()), Parts::of(new.as_ref()));
     let lacks = |mine: &[String], its: &[String]| {
@@ -145,12 +151,18 @@ mod tests {
         assert_eq!(told(&old, &old), "");
         let other = told(&old, &format!("{}{POOLS}", user("app", "2f")));
         assert_eq!(other, "user app: password changed");
+        // A viewer has one of them without its secrets.
+        let masked = Config::masked_document(&old);
+        assert_eq!(told(&masked, &format!("{}{POOLS}", user("app", "2f"))), "");
+        assert_eq!(told(&old, &masked), "");
         assert!(told(&old, &old.replace("+get", "+set")).starts_with("user app: rules "));
         let added = told(&old, &format!("{old}{limits}"));
-        assert_eq!(added, "limits: added");
+        // Bounds of pools are those of the limits, unless they have their own.
+        assert!(added.contains("pool \"b.c\": clients_max 100000 -> 7"), "{added}");
+        assert!(added.ends_with("\nlimits: added"), "{added}");
         let both = (format!("{old}{limits}"), format!("{old}{}", limits.replace('7', "9")));
-        assert_eq!(told(&both.0, &both.1), "limits: clients_max 7 -> 9");
-        assert_eq!(told(&both.1, &old), "limits: removed");
+        assert!(told(&both.0, &both.1).starts_with("limits: clients_max 7 -> 9\n"));
+        assert!(told(&both.1, &old).starts_with("limits: removed\n"));
         let moved = old.replace("7001:1", "7002:1");
         assert!(told(&old, &moved).starts_with("pool \"b.c\": servers "), "{}", told(&old, &moved));
         // A pool of files is none of the document.
