@@ -109,7 +109,8 @@ impl Stage {
     fn wait_all(&self, state: &str) {
         wait_until(state, SOON, || {
             let told = self.ctl("eve", &["fleet"]);
-            told.stdout.matches(&format!(" {state} ")).count() == self.proxies.len()
+            let is_in = |line: &&str| line.split_whitespace().nth(1) == Some(state);
+            told.stdout.lines().filter(is_in).count() == self.proxies.len()
         });
     }
 
