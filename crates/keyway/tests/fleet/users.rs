@@ -84,7 +84,7 @@ impl Stage {
         let mut stage = Stage { control, process, proxies, server, directory, hash };
         stage.start_proxy(0);
         stage.start_proxy(1);
-        stage.wait_all("current");
+        stage.wait_all("current", 0);
         stage
     }
 
@@ -105,11 +105,15 @@ impl Stage {
         self.ctl_at(self.control, name, arguments)
     }
 
-    /// Waits until both proxies are in this state.
-    fn wait_all(&self, state: &str) {
+    /// Waits until both proxies are in this state, and serve by the document of this revision.
+    fn wait_all(&self, state: &str, revision: u64) {
         wait_until(state, SOON, || {
             let told = self.ctl("eve", &["fleet"]);
-            let is_in = |line: &&str| line.split_whitespace().nth(1) == Some(state);
+            let is_in = |line: &&str| {
+                let words: Vec<&str> = line.split_whitespace().collect();
+                let running = words.get(2).and_then(|word| word.split('.').nth(1));
+                words.get(1) == Some(&state) && running == Some(&*revision.to_string())
+            };
             told.stdout.lines().filter(is_in).count() == self.proxies.len()
         });
     }
@@ -119,9 +123,10 @@ impl Stage {
         self.ctl(name, &[&["apply", &file], more].concat())
     }
 
-    fn store(&self, name: &str, text: &str, base: &str) -> ToolOutput {
-        let told = self.apply(name, text, &["--base", base]).expect_success("keyway ctl apply");
-        self.wait_all("current");
+    fn store(&self, name: &str, text: &str, base: u64) -> ToolOutput {
+        let told = self.apply(name, text, &["--base", &base.to_string()]);
+        let told = told.expect_success("keyway ctl apply");
+        self.wait_all("current", base + 1);
         told
     }
 
@@ -181,7 +186,7 @@ fn users_and_limits_of_the_document_are_those_of_proxies_that_leave_them_to_it()
         |timeout: &str| format!("{limits}{}{}", stage.user(), pool(&stage.server, timeout));
     let first = document("5s");
     check_refusals(&stage, &first);
-    let told = stage.store("eve", &first, "0");
+    let told = stage.store("eve", &first, 0);
     assert!(told.stdout.contains("user app: added\nlimits: added"), "{}", told.text);
     stage.check(0, true, "4321");
     stage.check(1, false, "4321");
@@ -190,20 +195,20 @@ fn users_and_limits_of_the_document_are_those_of_proxies_that_leave_them_to_it()
 
     // An operator of the pool goes on from the document with its users.
     let second = document("6s");
-    stage.store("ann", &second, "1");
+    stage.store("ann", &second, 1);
     // The file has a pool with a larger bound.
     let tight = second.replace("4321", "7");
     let _ = stage.apply("eve", &tight, &["--base", "2"]).expect_success("keyway ctl apply");
-    stage.wait_all("refused");
+    stage.wait_all("refused", 2);
     let told = stage.ctl("vic", &["fleet"]);
     assert!(told.stdout.contains("clients_max in [pool.wide] is above"), "{}", told.text);
     stage.check(0, true, "4321");
     stage.refused(&stage.ctl("oz", &["rollback", "2", "--base", "3"]), "users or limits");
     let _ = stage.ctl("eve", &["rollback", "2", "--base", "3"]).expect_success("rollback");
-    stage.wait_all("current");
+    stage.wait_all("current", 4);
     check_alone(&mut stage);
 
-    let told = stage.store("eve", &pool(&stage.server, "6s"), "4");
+    let told = stage.store("eve", &pool(&stage.server, "6s"), 4);
     assert!(told.stdout.contains("each proxy has the users of its file"), "{}", told.text);
     stage.check(0, false, "100000");
     stage.check(1, false, "100000");
@@ -274,5 +279,5 @@ fn check_alone(stage: &mut Stage) {
     stage.start_proxy(0);
     stage.check(0, true, "4321");
     stage.process = Some(spawn("control", "control", &stage.directory));
-    stage.wait_all("current");
+    stage.wait_all("current", 4);
 }
