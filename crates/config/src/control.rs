@@ -1,13 +1,16 @@
-//! `[control]`: the control plane that a process joins, and the pools that come from there.
+//! `[control]`: the control plane that a process joins, and the settings that come from there.
 
 use crate::error::{ConfigError, Problem, Report, nearest, quoted};
 use crate::load::{Overlay, read_with};
 use crate::model::{Config, ControlConfig, InsideConfig, OWN_URL};
 use crate::named::NamedPools;
+use crate::overlay::Parts;
+use crate::reader::check_pool_name;
 use crate::secret::ReadFile;
 use crate::section::{Section, Value};
 use keyway_bus::{NodeId, Tokens, URLS_MAX, Upstream, Url};
 use keyway_tls::{Identity, PeerSettings};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Most addresses of control nodes: those of two upstreams.
@@ -53,6 +56,8 @@ pub(crate) fn resolve(
         state_file: path(section, "state_file")?,
         host: section.text("host").map(str::to_owned),
         pools: pools(section, named, report),
+        users: section.bool("users"),
+        limits: section.bool("limits"),
         inside,
     })
 }
@@ -182,9 +187,9 @@ impl ControlConfig {
 }
 
 impl Config {
-    /// Reads the file as [`Config::load`] does, with the pools of a document in place of those that
-    /// its `[control]` leaves to the control plane. Errors of the document have `name` as their
-    /// path, and its lines.
+    /// Reads the file as [`Config::load`] does, with the parts of a document in place of those that
+    /// its `[control]` leaves to the control plane: pools, users, `[limits]`. Errors of the document
+    /// have `name` as their path, and its lines.
     ///
     /// # Errors
     /// Returns everything wrong with both, or that a file cannot be read.
@@ -194,54 +199,70 @@ impl Config {
         read_with(&file, Some(path), &path.display().to_string(), &overlay, true)
     }
 
-    /// Checks a document of the control plane: `[pool.NAME]` tables and nothing else. Files that
-    /// pools name are on the hosts of the proxies and are not read. Returns a configuration that
-    /// has its pools, and a listener of the first.
+    /// Checks a document of the control plane: `[pool.NAME]`, `[[user]]` and `[limits]` tables, and
+    /// nothing else. Files that they name are on the hosts of the proxies and are not read. Returns a
+    /// configuration that has all of it, and a listener. Its `document` tells which pools are the
+    /// document's: there are others if users name pools of files.
     ///
     /// # Errors
     /// Returns everything wrong with it.
     pub fn check_document(name: &str, text: &str) -> Result<Config, Vec<ConfigError>> {
-        Config::of_document(name, text, false)
-    }
-
-    /// Does the same, and reads the files of passwords and certificates that the document names.
-    ///
-    /// # Errors
-    /// Returns everything that is wrong with it, or with the files.
-    pub fn load_document(name: &str, text: &str) -> Result<Config, Vec<ConfigError>> {
-        Config::of_document(name, text, true)
-    }
-
-    fn of_document(name: &str, text: &str, reads_files: bool) -> Result<Config, Vec<ConfigError>> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        let pools = crate::overlay::pool_names(text);
-        // Something must listen in a file.
-        let string = crate::toml_text::string;
-        let first = string(pools.first().map(String::as_str).unwrap_or_default());
-        let names: Vec<String> = pools.iter().map(|pool| string(pool)).collect();
-        // With a control node in the process no file of a token is needed, which would be read.
-        let mut frame = format!(
-            "[server]\nadmin = \"tcp://127.0.0.1:2\"\n[control]\ncluster = \"c\"\nid = \
-             \"z1.proxy.0.1\"\ncoordinator = {{ dir = \"d\" }}\nstate_file = \"s\"\npools = [{}]\n[[listener]]\nbind = \"tcp://127.0.0.1:1\"\npool = \
-             {first}\n",
-            names.join(", ")
-        );
-        for name in &pools {
-            frame += &format!("[pool.{}]\nkind = \"store\"\n", crate::toml_text::key(name));
-        }
-        if pools.is_empty() {
+        let parts = Parts::of(text);
+        let frame = frame(&parts, true);
+        let config = read_with(&frame, None, name, &Overlay { name, text }, false)?;
+        if parts.pools.is_empty() && !parts.users && !parts.limits {
             let mut report = Report::new(name, text);
-            crate::syntax::report_all(
-                text,
-                &toml::de::DeTable::parse_recoverable(text).1,
-                &mut report,
-            );
-            let hint = "write [pool.NAME] and its keys below";
-            report.consequence(0, Problem::new("the document has no pools", hint));
+            let hint = "write [pool.NAME], [[user]] or [limits], and its keys below";
+            report.consequence(0, Problem::new("the document has nothing in it", hint));
             return Err(report.finish().err().unwrap_or_default());
         }
-        read_with(&frame, None, name, &Overlay { name, text }, reads_files)
+        Ok(config)
     }
+
+    /// Reads the pools of a document alone, with the files of passwords and certificates that they
+    /// name.
+    ///
+    /// # Errors
+    /// Returns everything that is wrong with the pools, or with the files.
+    pub fn load_document(name: &str, text: &str) -> Result<Config, Vec<ConfigError>> {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let frame = frame(&Parts::of(text), false);
+        read_with(&frame, None, name, &Overlay { name, text }, true)
+    }
+}
+
+/// Returns a file for the parts of a document.
+fn frame(parts: &Parts, with_users: bool) -> String {
+    let string = crate::toml_text::string;
+    let left: Vec<String> = parts.pools.iter().map(|pool| string(pool)).collect();
+    // Something must listen in a file, and it must have a pool.
+    let spare = parts.pools.is_empty().then(|| "none".to_owned());
+    // A wrong name is told as one that no pool has.
+    let is_of_file =
+        |pool: &&String| with_users && !parts.pools.contains(pool) && check_pool_name(pool).is_ok();
+    let of_users = parts.pools_of_users.iter().filter(is_of_file);
+    let of_files: BTreeSet<&String> = of_users.chain(&spare).collect();
+    let first = parts.pools.iter().chain(of_files.iter().copied()).next();
+    // With a control node in the process no file of a token is needed, which would be read. The
+    // listener has no users: the listeners of proxies are in their files.
+    let mut frame = format!(
+        "[server]\nadmin = \"tcp://127.0.0.1:2\"\n[control]\ncluster = \"c\"\nid = \
+         \"z1.proxy.0.1\"\ncoordinator = {{ dir = \"d\" }}\nstate_file = \"s\"\npools = [{}]\nusers \
+         = {with_users}\nlimits = true\n[[listener]]\nbind = \"tcp://127.0.0.1:1\"\nusers = []\npool \
+         = {}\n",
+        left.join(", "),
+        string(first.map(String::as_str).unwrap_or_default()),
+    );
+    for name in &parts.pools {
+        frame += &format!("[pool.{}]\nkind = \"store\"\n", crate::toml_text::key(name));
+    }
+    for name in of_files {
+        // A pool of this kind may have whatever a user says of its pool.
+        let name = crate::toml_text::key(name);
+        frame += &format!("[pool.{name}]\nkind = \"replicated\"\nservers = [\"127.0.0.1:3\"]\n");
+    }
+    frame
 }
 
 #[cfg(test)]
@@ -350,5 +371,135 @@ kind = "store"
             let errors = check(text).unwrap_err();
             assert!(errors[0].to_string().starts_with(line), "{text:?}: {}", errors[0]);
         }
+    }
+
+    const USER: &str = "[[user]]\nname = \"app\"\nrules = \"+@read ~*\"\npassword_hashes = [\"#\
+                        248a997db5dbd534cbac4dfc0b88feab66fcf5c50223ae8c0fd4370fa6e818a9\"]\n";
+    const LIMITS: &str = "[limits]\nclients_max = 7\n";
+
+    fn left(keys: &str, more: &str) -> String {
+        FILE.replace("pools = [\"a\"]\n", &format!("pools = [\"a\"]\n{keys}")) + more
+    }
+
+    fn with_file(file: &str, document: &str) -> Result<Config, Vec<String>> {
+        let overlay = Overlay { name: "document 7", text: document };
+        read_with(file, None, "keyway.toml", &overlay, false)
+            .map_err(|errors| errors.iter().map(ToString::to_string).collect())
+    }
+
+    fn names(config: &Config) -> Vec<&str> {
+        config.users.iter().map(|user| user.user.name().as_ref()).collect()
+    }
+
+    #[test]
+    fn users_and_limits_are_from_the_document_only_where_the_file_leaves_them() {
+        let own = "[limits]\nclients_max = 50\nbig_values_from = \"1KiB\"\n[[user]]\nname = \
+                   \"own\"\nrules = \"off\"\n[[user]]\nname = \"app\"\nrules = \"off\"\n";
+        let both = format!("{USER}{LIMITS}");
+        for (keys, document, users, clients_max, flags) in [
+            ("", &*both, &["own", "app"][..], 50, (false, false)),
+            ("users = true\n", &both, &["app"], 50, (true, false)),
+            ("limits = true\n", &both, &["own", "app"], 7, (false, true)),
+            ("users = true\nlimits = true\n", &both, &["app"], 7, (true, true)),
+            ("users = true\nlimits = true\n", LIMITS, &["own", "app"], 7, (false, true)),
+            ("users = true\nlimits = true\n", USER, &["app"], 50, (true, false)),
+            ("users = true\nlimits = true\n", "user = []\n", &["own", "app"], 50, (false, false)),
+        ] {
+            let config = with_file(&left(keys, own), document).unwrap();
+            assert_eq!(names(&config), users, "{keys}{document}");
+            assert_eq!(config.limits.clients_max, clients_max, "{keys}{document}");
+            // The whole table is from one of them.
+            let default = keyway_base::Limits::default().big_values_from;
+            let big = if flags.1 { default } else { 1024 };
+            assert_eq!(config.limits.big_values_from, big, "{keys}{document}");
+            let found = config.document.as_ref().map(|found| (found.users, found.limits));
+            assert_eq!(found, Some(flags), "{keys}{document}");
+            let shown = crate::describe(&config);
+            assert_eq!(shown.contains("# The user is from document 7.\n"), flags.0, "{shown}");
+            assert_eq!(shown.contains("# The limits are from document 7.\n"), flags.1, "{shown}");
+        }
+    }
+
+    #[test]
+    fn users_of_a_document_fit_the_listeners_and_pools_of_the_file() {
+        let keys = "users = true\nlimits = true\n";
+        let file = left(keys, "");
+        let refused = |file: &str, document: &str, told: &str| {
+            let errors = with_file(file, document).unwrap_err().join("\n");
+            assert!(errors.contains(told), "{errors}");
+        };
+        let of_pool = |pool: &str| format!("{USER}pool = \"{pool}\"\n");
+        assert_eq!(with_file(&file, &of_pool("b")).unwrap().users[0].pool_index, Some(1));
+        refused(&file, &of_pool("c"), "document 7:5: pool in [[user]]: there is no pool \"c\"");
+        // The listener of the file names a user that the document does not have.
+        let named = file.replace("pool = \"a\"\n", "pool = \"a\"\nusers = [\"old\"]\n")
+            + "[[user]]\nname = \"old\"\nrules = \"off\"\n";
+        assert!(with_file(&named, LIMITS).is_ok());
+        refused(&named, USER, "there is no user \"old\"");
+        let default = USER.replace("app", "default");
+        let secret = file.replace("pool = \"a\"\n", "pool = \"a\"\npassword = \"secret\"\n");
+        refused(&secret, &default, "whom line 1 of document 7 describes");
+        // A bound of the file is above that of the document.
+        let servers = "kind = \"sharded\"\nservers = [\"127.0.0.1:1\"]\nclients_max = 9\n";
+        let wide = left(keys, &format!("[pool.c]\n{servers}"));
+        refused(&wide, LIMITS, "keyway.toml:");
+    }
+
+    #[test]
+    fn a_document_of_users_and_limits_alone_is_checked_with_the_pools_that_users_name() {
+        let check = |text: &str| Config::check_new_document("d", text);
+        for text in [
+            USER.to_owned(),
+            LIMITS.to_owned(),
+            format!("{USER}pool = \"elsewhere\"\nread_from = \"replica\"\n"),
+            format!("{USER}pool = \"a\"\n[pool.a]\nkind = \"store\"\n"),
+            format!("{USER}pool = \"none\"\n{LIMITS}"),
+        ] {
+            let config = check(&text).unwrap_or_else(|errors| panic!("{text}: {errors:?}"));
+            let found = config.document.unwrap();
+            assert_eq!(found.users, text.contains("[[user]]"));
+            assert_eq!(found.limits, text.contains("[limits]"));
+            assert_eq!(found.pools.len(), usize::from(text.contains("[pool.a]")));
+        }
+        let plain = USER.replace("password_hashes = [\"#", "password = \"").replace("\"]", "\"");
+        for (text, line, told) in [
+            (plain.clone(), 4, "keyway hash-password"),
+            (format!("[limits]\nclients_max = \"many\"\n{USER}"), 2, "clients_max"),
+            (format!("{LIMITS}{USER}{USER}"), 8, "there are two users \"app\""),
+            (USER.replace("+@read", "+@reed"), 3, "reed"),
+            (format!("{USER}pool = \"a b\"\n"), 5, "there is no pool"),
+            ("user = 1\n".to_owned(), 1, "user"),
+            ("[[user]]\nname = \"app\"\nrules = \"+get\"\n".to_owned(), 1, "has no password"),
+            (USER.replace("#248a997db5dbd534", "#0000000000000000"), 4, "mask"),
+            (
+                "[pool.a]\nkind = \"sharded\"\nservers = [\"h:1\"]\npassword = \"********\"\n"
+                    .to_owned(),
+                4,
+                "mask",
+            ),
+            ("[server]\nworkers = 1\n".to_owned(), 1, "[[user]] and [limits]"),
+        ] {
+            let text = text.replace(
+                "#0000000000000000cbac4dfc0b88feab66fcf5c50223ae8c0fd4370f",
+                crate::users::MASK_OF_HASH,
+            );
+            let errors = check(&text).err().unwrap_or_default();
+            let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+            let first = errors.first().unwrap_or_else(|| panic!("{text} is not refused"));
+            assert!(
+                first.starts_with(&format!("d:{line}: ")) && first.contains(told),
+                "{errors:?}"
+            );
+            assert!(!errors.join("").contains("248a997db5dbd534"), "{errors:?}");
+        }
+    }
+
+    #[test]
+    fn the_files_of_users_are_not_read_with_those_of_pools() {
+        let user = "[[user]]\nname = \"app\"\nrules = \"+get\"\npassword_file = \"/nowhere\"\n";
+        let config = Config::load_document("d", user).unwrap();
+        assert!(config.users.is_empty());
+        let pool = "[pool.a]\nkind = \"store\"\n";
+        assert_eq!(Config::load_document("d", &format!("{pool}{user}")).unwrap().pools.len(), 1);
     }
 }

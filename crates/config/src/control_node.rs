@@ -17,12 +17,13 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// Every key at the top of the file.
-const KEYS: [&str; 9] = [
+const KEYS: [&str; 10] = [
     "cluster",
     "admin",
     "admin_token_file",
     "admin_tls",
     "audit_file",
+    "events_file",
     "log",
     "operator",
     "coordinator",
@@ -62,6 +63,8 @@ pub struct ControlNodeConfig {
     pub operators: Vec<OperatorConfig>,
     /// The file to which every entry of the audit log is appended.
     pub audit_file: Option<PathBuf>,
+    /// The file to which every event is appended.
+    pub events_file: Option<PathBuf>,
     /// The log's level and format.
     pub log: LogConfig,
     /// The coordinator.
@@ -166,11 +169,13 @@ impl Reading<'_, '_> {
         if let Some(admin) = admin {
             self.check_admin(table, admin, admin_token.as_ref());
         }
-        let audit_file = table.get("audit_file").and_then(|value| {
-            let example = "audit_file = \"/var/log/keyway/audit.log\"";
-            self.value("audit_file", example, value, |value| Ok(text(value)?.to_owned()))
-        });
-        let audit_file = audit_file.map(|file| self.report.in_folder(Path::new(&file)));
+        let [audit_file, events_file] =
+            [("audit_file", "audit"), ("events_file", "events")].map(|(key, name)| {
+                let example = format!("{key} = \"/var/log/keyway/{name}.log\"");
+                let read = |value: &Spanned<DeValue<'_>>| Ok(text(value)?.to_owned());
+                let file = self.value(key, &example, table.get(key)?, read)?;
+                Some(self.report.in_folder(Path::new(&file)))
+            });
         let log = self.log(table.get("log"));
         let coordinator = self.table(table, "coordinator").and_then(|it| self.coordinator(it));
         let bus = self.table(table, "bus").map(|table| self.bus(table));
@@ -183,6 +188,7 @@ impl Reading<'_, '_> {
             admin_tls,
             operators,
             audit_file,
+            events_file,
             log,
             coordinator,
             lease,

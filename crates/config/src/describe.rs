@@ -2,6 +2,7 @@
 
 mod memory;
 mod out;
+mod owners;
 mod routes;
 mod servers;
 
@@ -20,7 +21,6 @@ use crate::schema;
 use crate::secret::{MASK, PASSWORD};
 use crate::toml_text::{key, string};
 use crate::value::{counted, format_duration, format_size};
-use keyway_base::Limits;
 use keyway_topology::{Endpoint, PrimarySource};
 use memory::memory_comment;
 use out::{Out, secret, slow_log};
@@ -31,7 +31,7 @@ pub fn describe(config: &Config) -> String {
     let mut out = Out { text: String::new() };
     out.comment(&memory_comment(config));
     server(&config.server, &mut out);
-    limits(&config.limits, &mut out);
+    limits(config, &mut out);
     if let Some(item) = &config.control {
         control(item, &mut out);
     }
@@ -42,7 +42,7 @@ pub fn describe(config: &Config) -> String {
         listener(item, &config.pool_of(item).name, &config.users, &mut out);
     }
     for item in &config.users {
-        user(item, &config.pools, &mut out);
+        user(item, config, &mut out);
     }
     for item in &config.pools {
         pool(item, config, &mut out);
@@ -94,8 +94,10 @@ fn server(server: &ServerConfig, out: &mut Out) {
     out.entry(&schema::SERVER, "spin", &string(&spin));
 }
 
-fn limits(limits: &Limits, out: &mut Out) {
+fn limits(config: &Config, out: &mut Out) {
+    let limits = &config.limits;
     out.header("[limits]");
+    owners::of_limits(config, out);
     let mut count = |name, value: u32| {
         out.entry(&schema::LIMITS, name, &value.to_string());
     };
@@ -169,6 +171,8 @@ fn control(control: &ControlConfig, out: &mut Out) {
     if !control.pools.is_empty() {
         out.entry(table, "pools", &list(control.pools.clone()));
     }
+    out.entry(table, "users", &control.users.to_string());
+    out.entry(table, "limits", &control.limits.to_string());
 }
 
 fn listener(listener: &ListenerConfig, pool_name: &str, users: &[UserConfig], out: &mut Out) {
@@ -296,10 +300,11 @@ fn operator(config: &OperatorConfig, out: &mut Out) {
     }
 }
 
-fn user(config: &UserConfig, pools: &[PoolConfig], out: &mut Out) {
+fn user(config: &UserConfig, all: &Config, out: &mut Out) {
     let table = &schema::USER;
     let user = &config.user;
     out.header(table.header);
+    owners::of_user(all, out);
     out.entry(table, "name", &string(user.name()));
     let rules: Vec<_> =
         user.rules().split(' ').filter(|rule| !rule.starts_with('#')).map(str::to_owned).collect();
@@ -312,7 +317,7 @@ fn user(config: &UserConfig, pools: &[PoolConfig], out: &mut Out) {
         out.entry(table, "password_hashes", &format!("[{}]", masks.join(", ")));
     }
     if let Some(index) = config.pool_index {
-        out.entry(table, "pool", &string(&pools[index].name));
+        out.entry(table, "pool", &string(&all.pools[index].name));
     }
     if let Some(from) = &config.read_from {
         out.entry(table, "read_from", &string(&read_from_name(from)));
@@ -350,18 +355,6 @@ pub fn kind_text(kind: &PoolKindConfig) -> String {
     }
 }
 
-/// Returns where a pool is from, if the process joins a control plane.
-fn owner(config: &Config, pool: &str) -> Option<String> {
-    let is_left = config.control.as_ref()?.pools.iter().any(|name| name == pool);
-    let document = config.document.as_ref();
-    let from = document.filter(|document| document.pools.iter().any(|name| name == pool));
-    Some(match (from, is_left) {
-        (Some(document), _) => format!("The pool is from {}.", document.name),
-        (None, true) => "The pool is from the file, until a document of control has it.".to_owned(),
-        (None, false) => "The pool is from the file.".to_owned(),
-    })
-}
-
 fn pool(pool: &PoolConfig, config: &Config, out: &mut Out) {
     let pools = &config.pools;
     if matches!(pool.kind, PoolKindConfig::Sentinels(..)) {
@@ -369,9 +362,7 @@ fn pool(pool: &PoolConfig, config: &Config, out: &mut Out) {
         return;
     }
     out.header(&format!("[pool.{}]", key(&pool.name)));
-    if let Some(owner) = owner(config, &pool.name) {
-        out.comment(&owner);
-    }
+    owners::of_pool(config, &pool.name, out);
     match &pool.kind {
         PoolKindConfig::Store(config) => store(config, out),
         PoolKindConfig::Sharded(set, config) => servers::sharded(set, config, out),

@@ -51,6 +51,8 @@ pub(crate) struct Report<'a> {
     /// The folder to which relative paths refer.
     folder: PathBuf,
     text: &'a str,
+    /// The name of the document that the text goes on with, and where that begins.
+    document: Option<(&'a str, usize)>,
     line_starts: Vec<usize>,
     syntax: Vec<ConfigError>,
     mistakes: Vec<ConfigError>,
@@ -66,6 +68,7 @@ impl<'a> Report<'a> {
             path,
             folder: Path::new(path).parent().unwrap_or(Path::new("")).to_owned(),
             text,
+            document: None,
             line_starts,
             syntax: Vec::new(),
             mistakes: Vec::new(),
@@ -80,6 +83,12 @@ impl<'a> Report<'a> {
         if let Ok(file) = std::path::absolute(file) {
             self.folder = file.parent().unwrap_or(Path::new("/")).to_owned();
         }
+        self
+    }
+
+    /// Tells that a document of the control plane begins at byte `at` of the text.
+    pub(crate) fn with_document(mut self, name: &'a str, at: usize) -> Self {
+        self.document = Some((name, at));
         self
     }
 
@@ -126,6 +135,17 @@ impl<'a> Report<'a> {
     /// Returns the line that holds byte `at`, from 1.
     pub(crate) fn line_number(&self, at: usize) -> usize {
         self.line_index(at) + 1
+    }
+
+    /// Returns words for the line that holds byte `at`, such as `line 7`, or `line 3 of document 1.2`.
+    pub(crate) fn line_text_of(&self, at: usize) -> String {
+        let line = self.line_number(at);
+        match self.document.filter(|(_, begins)| at >= *begins) {
+            Some((name, begins)) => {
+                format!("line {} of {name}", line + 1 - self.line_number(begins))
+            }
+            None => format!("line {line}"),
+        }
     }
 
     /// Returns the text of the line that holds byte `at`, without its line end.

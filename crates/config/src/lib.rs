@@ -21,7 +21,8 @@ mod control_node;
 mod copies;
 mod describe;
 mod document;
-mod document_pools;
+mod document_changes;
+mod document_masks;
 mod emulate;
 mod error;
 mod examples;
@@ -62,7 +63,7 @@ pub use bus::{BusConfig, BusTls, read_token};
 pub use control_node::{ControlNodeConfig, CoordinatorConfig, EngineConfig};
 pub use describe::{MemoryBound, describe, kind_text};
 pub use document::reference;
-pub use document_pools::ChangedPools;
+pub use document_changes::DocumentChange;
 pub use error::ConfigError;
 pub use load::read_file;
 pub use model::{

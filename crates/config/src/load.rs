@@ -93,21 +93,27 @@ impl Config {
     }
 }
 
-/// Pools that replace pools of a file.
+/// A document whose parts replace parts of a file.
 pub(crate) struct Overlay<'a> {
     /// The name for messages.
     pub(crate) name: &'a str,
-    /// A text with `[pool.NAME]` tables.
+    /// A text with `[pool.NAME]`, `[[user]]` and `[limits]` tables.
     pub(crate) text: &'a str,
 }
 
 impl Overlay<'_> {
     /// Returns the part of a configuration that is from the overlay.
     fn found_in(&self, config: &Config) -> DocumentConfig {
-        let names = crate::overlay::pool_names(trimmed(self.text));
-        let left = config.control.as_ref().map_or(&[][..], |control| &control.pools[..]);
-        let pools = left.iter().filter(|pool| names.contains(pool)).cloned().collect();
-        DocumentConfig { name: self.name.to_owned(), pools }
+        let parts = crate::overlay::Parts::of(trimmed(self.text));
+        let control = config.control.as_ref();
+        let left = control.map_or(&[][..], |control| &control.pools[..]);
+        let pools = left.iter().filter(|pool| parts.pools.contains(pool)).cloned().collect();
+        DocumentConfig {
+            name: self.name.to_owned(),
+            pools,
+            users: parts.users && control.is_some_and(|control| control.users),
+            limits: parts.limits && control.is_some_and(|control| control.limits),
+        }
     }
 }
 
@@ -128,6 +134,7 @@ pub(crate) fn read_with(
     if let Some(path) = path {
         report = report.in_folder_of(path);
     }
+    let mut report = report.with_document(overlay.name, file.len() + 1);
     let root = crate::overlay::read_both(&both, file.len() + 1, &mut report);
     let read_file: Option<ReadFile<'_>> = if reads_files { Some(&read_file) } else { None };
     let config = resolve(&root, read_file, &mut report);

@@ -32,7 +32,7 @@ pub struct Config {
     pub users: Vec<UserConfig>,
     /// Every `[pool.NAME]`, in file order; at least one.
     pub pools: Vec<PoolConfig>,
-    /// The document of the control plane, if some pools are from it.
+    /// The document of the control plane, if there is one.
     pub document: Option<DocumentConfig>,
     /// Warnings, in line order. To be logged at the start.
     pub warnings: Vec<ConfigError>,
@@ -45,6 +45,10 @@ pub struct DocumentConfig {
     pub name: String,
     /// The pools that are from it.
     pub pools: Vec<String>,
+    /// True if all users are from it.
+    pub users: bool,
+    /// True if `[limits]` is from it.
+    pub limits: bool,
 }
 
 /// `[control]`: the control plane that the process joins.
@@ -66,6 +70,10 @@ pub struct ControlConfig {
     pub host: Option<String>,
     /// The pools that documents replace.
     pub pools: Vec<String>,
+    /// True if documents replace the users.
+    pub users: bool,
+    /// True if documents replace `[limits]`.
+    pub limits: bool,
     /// The control node that runs in the process.
     pub inside: Option<InsideConfig>,
 }

@@ -105,9 +105,9 @@ pub(crate) fn refuse_shared_files(named: &[NamedPool], report: &mut Report<'_>) 
                 Entry::Vacant(entry) => _ = entry.insert(at),
                 Entry::Occupied(entry) => {
                     let what = format!(
-                        "{} is taken: line {} names it already",
+                        "{} is taken: {} names it already",
                         quoted(&path.display().to_string()),
-                        report.line_number(*entry.get())
+                        report.line_text_of(*entry.get())
                     );
                     report.consequence(at, Problem::new(what, "give each pool its own"));
                 }
@@ -117,9 +117,9 @@ pub(crate) fn refuse_shared_files(named: &[NamedPool], report: &mut Report<'_>) 
     for (file, at) in &files {
         if let Some(dir) = file.parent().and_then(|parent| dirs.get(parent)) {
             let what = format!(
-                "the snapshot {} is in the directory of a log, that of line {}",
+                "the snapshot {} is in the directory of a log, that of {}",
                 quoted(&file.display().to_string()),
-                report.line_number(*dir)
+                report.line_text_of(*dir)
             );
             report.consequence(*at, Problem::new(what, "put the snapshot into another directory"));
         }

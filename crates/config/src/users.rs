@@ -19,7 +19,7 @@ const HASH_HINT: &str = "write what `keyway hash-password` prints: # and 64 hexa
 
 /// The beginning of the masks of hashes. No real hash begins so. A number stands in place of the
 /// rest.
-const MASK_OF_HASH: &str = "#00000000000000000000000000000000000000000000000000000000";
+pub(crate) const MASK_OF_HASH: &str = "#00000000000000000000000000000000000000000000000000000000";
 
 /// Most slow hashes of one user. All of them are computed for each login.
 const SLOW_MAX: usize = 4;
@@ -229,13 +229,10 @@ pub(crate) fn of_listener(
     // The password may be the client_password of the pool.
     if has_default && has_password {
         let at = own.unwrap_or(section.at);
-        let line = sections
-            .iter()
-            .find(|user| user.text("name") == Some("default"))
-            .map_or(0, |user| report.line_number(user.at));
-        let what = format!(
-            "[[listener]] has a password for the user \"default\", whom line {line} describes"
-        );
+        let user = sections.iter().find(|user| user.text("name") == Some("default"));
+        let line = user.map_or_else(|| "a line".to_owned(), |user| report.line_text_of(user.at));
+        let what =
+            format!("[[listener]] has a password for the user \"default\", whom {line} describes");
         report.consequence(at, Problem::new(what, "keep one of them"));
     }
     chosen

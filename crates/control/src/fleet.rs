@@ -18,11 +18,12 @@ pub trait FleetApi: Send + Sync {
     /// Returns a text if the node does not answer.
     fn fleet(&self) -> Result<FleetStatus, String>;
 
-    /// Returns the documents that the coordinator keeps, the latest first.
+    /// Returns the documents that the coordinator keeps, the latest first. A viewer gets masks in place of
+    /// their passwords and hashes.
     ///
     /// # Errors
     /// Returns a text if the node does not answer.
-    fn documents(&self) -> Result<Vec<DocumentStatus>, String>;
+    fn documents(&self, by: &Caller) -> Result<Vec<DocumentStatus>, String>;
 
     /// Stores a document as the next revision, if `base` is the current one. With `dry_run` it
     /// tells the differences alone.
@@ -304,7 +305,7 @@ pub struct DocumentStatus {
     pub stored_unix_seconds: u64,
     /// By whom.
     pub by: String,
-    /// The document, in TOML.
+    /// The document, in TOML, with masks in place of secrets for a viewer.
     pub document: String,
 }
 

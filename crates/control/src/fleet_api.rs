@@ -84,9 +84,9 @@ pub(crate) fn answer(
         Resource::Description => Ok(description()),
         Resource::Fleet => Ok(json(&fleet.fleet().map_err(mute)?)),
         Resource::Documents => {
-            Ok(json(&DocumentList { documents: fleet.documents().map_err(mute)? }))
+            Ok(json(&DocumentList { documents: fleet.documents(call.caller).map_err(mute)? }))
         }
-        Resource::ReadDocument => read_document(fleet),
+        Resource::ReadDocument => read_document(fleet, call),
         Resource::ApplyDocument => apply(fleet, call),
         Resource::ReadRollout => rollout(fleet),
         Resource::Audit => audit(fleet, call),
@@ -318,9 +318,9 @@ fn proxies(fleet: &dyn FleetApi, call: &Call<'_>) -> Result<Reply, Problem> {
 }
 
 /// Answers with the current document. A rollout that is going on has a later one.
-fn read_document(fleet: &dyn FleetApi) -> Result<Reply, Problem> {
+fn read_document(fleet: &dyn FleetApi, call: &Call<'_>) -> Result<Reply, Problem> {
     let revision = fleet.fleet().map_err(mute)?.revision;
-    let documents = fleet.documents().map_err(mute)?;
+    let documents = fleet.documents(call.caller).map_err(mute)?;
     match documents.iter().find(|one| one.revision == revision) {
         Some(current) => Ok(json(current)),
         None => {

@@ -180,10 +180,14 @@ pub struct EffectiveConfig {
     /// Every setting with its value in force, in the form of a configuration file. Passwords and
     /// tokens are masked.
     pub toml: String,
-    /// The document of the control plane, for people, if pools are from it.
+    /// The document of the control plane, for people, if there is one.
     pub document: Option<String>,
     /// The pools that are from it. All other pools are from the file.
     pub document_pools: Vec<String>,
+    /// True if all users are from it; else they are from the file.
+    pub document_users: bool,
+    /// True if `[limits]` is from it; else it is from the file.
+    pub document_limits: bool,
 }
 
 /// The least important level that is logged.

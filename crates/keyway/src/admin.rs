@@ -80,12 +80,15 @@ impl Settings {
             LogLevel::Debug => keyway_config::LogLevel::Debug,
             LogLevel::Trace => keyway_config::LogLevel::Trace,
         };
-        let (document, document_pools) = match &config.document {
-            Some(document) => (Some(document.name.clone()), document.pools.clone()),
-            None => (None, Vec::new()),
-        };
-        let (file, toml) = (self.file.clone(), keyway_config::describe(&config));
-        EffectiveConfig { file, toml, document, document_pools }
+        let document = config.document.as_ref();
+        EffectiveConfig {
+            file: self.file.clone(),
+            toml: keyway_config::describe(&config),
+            document: document.map(|document| document.name.clone()),
+            document_pools: document.map(|document| document.pools.clone()).unwrap_or_default(),
+            document_users: document.is_some_and(|document| document.users),
+            document_limits: document.is_some_and(|document| document.limits),
+        }
     }
 }
 

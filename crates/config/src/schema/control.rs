@@ -3,11 +3,11 @@
 use super::key::{Table, key, ms};
 use super::kind::{Absent, Choices, Kind};
 use Absent::{Is, Refused, Unset};
-use Kind::{Choice, Names, Path, PoolNames, UserName};
+use Kind::{Bool, Choice, Names, Path, PoolNames, UserName};
 
 pub(crate) static CONTROL: Table = Table {
     header: "[control]",
-    doc: "The process joins a control plane (docs/control.md): it gets the pools named in `pools` from there, keeps them in `state_file`, and serves on by that file while no control node answers. Without the table the process is on its own. A change of this table needs a restart.",
+    doc: "The process joins a control plane (docs/control.md): it gets the pools named in `pools` from there, and users and limits if `users` and `limits` say so. It keeps them in `state_file`, and serves on by that file while no control node answers. Without the table the process is on its own. A change of this table needs a restart.",
     keys: &[
         key(
             "cluster",
@@ -74,6 +74,18 @@ pub(crate) static CONTROL: Table = Table {
             PoolNames,
             Unset("none"),
             "Pools of this file that the control plane's document replaces, if it has pools of those names. What this file says of them counts until the first document comes.",
+        ),
+        key(
+            "users",
+            Bool,
+            Is("false"),
+            "The users of the control plane's document replace all `[[user]]` tables of this file, if the document has any. Until then, and whenever a later document has none, those of this file count.",
+        ),
+        key(
+            "limits",
+            Bool,
+            Is("false"),
+            "`[limits]` of the control plane's document replaces that of this file as a whole, if the document has it. A limit that the document leaves out has its default then.",
         ),
     ],
 };

@@ -1,9 +1,10 @@
 //! The admin listener of a control node. It asks the node's thread, which knows everything.
 
-use super::document::{changes, check_pools, checked};
+use super::document::{changes, check, check_rights};
 use super::inside::Desk;
 use super::passing;
 use crate::operators::RequestLog;
+use keyway_config::Config;
 use keyway_control::{
     AdminState, AppliedStatus, ApplyOrder, ApplyRefusal, Caller, Content, DocumentStatus, EventLog,
     FailoverOrder, FleetApi, FleetStatus, GroupStatus, MemberAnswer, NotedRequest, PassedRequest,
@@ -15,6 +16,7 @@ use keyway_fleet::{
     RefusedRequest, RolloutOrder, Steer, Steering, StoredDocument, Version,
 };
 use keyway_metrics::{BusFigures, BusMetrics, FleetFigures, write_fleet};
+use keyway_users::Role;
 use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -248,7 +250,7 @@ impl Asking {
         Ok(revision)
     }
 
-    /// Checks that the rollout changes only pools that an operator may change. Returns its revision.
+    /// Checks that the rollout changes only what an operator may change. Returns its revision.
     fn check_rollout(&self, by: &Caller) -> Result<u64, ApplyRefusal> {
         let rollout = FleetApi::rollout(self).map_err(ApplyRefusal::Unavailable)?;
         let none = || ApplyRefusal::Conflict(ApplyFault::NoRollout.to_string());
@@ -259,7 +261,7 @@ impl Asking {
             found.map(|found| &*found.text).or((revision == 0).then_some(""))
         };
         let (base, new) = of(rollout.base).zip(of(rollout.revision)).ok_or_else(none)?;
-        check_pools(&by.operator, base, new).map_err(ApplyRefusal::Forbidden)?;
+        check_rights(&by.operator, base, new).map_err(ApplyRefusal::Forbidden)?;
         Ok(rollout.revision)
     }
 
@@ -313,12 +315,17 @@ impl FleetApi for Asking {
         }
     }
 
-    fn documents(&self) -> Result<Vec<DocumentStatus>, String> {
+    fn documents(&self, by: &Caller) -> Result<Vec<DocumentStatus>, String> {
+        // Operators go on from a document. Viewers have no use for its secrets.
+        let is_masked = by.operator.role() < Role::Operator;
         let status = |document: StoredDocument| DocumentStatus {
             revision: document.revision,
             stored_unix_seconds: document.at,
             by: document.by,
-            document: document.text.to_string(),
+            document: match is_masked {
+                true => Config::masked_document(&document.text),
+                false => document.text.to_string(),
+            },
         };
         Ok(self.stored()?.into_iter().map(status).collect())
     }
@@ -332,7 +339,7 @@ impl FleetApi for Asking {
         };
         let (text, back_to): (Arc<str>, _) = match order.content {
             Content::Text(text) => {
-                checked(text).map_err(ApplyRefusal::Invalid)?;
+                check(text).map_err(ApplyRefusal::Invalid)?;
                 (text.into(), None)
             }
             Content::Revision(wanted) => {
@@ -348,13 +355,13 @@ impl FleetApi for Asking {
         if order.dry_run {
             return Ok(AppliedStatus { base: revision, version: None, changes });
         }
-        if order.by.operator.pools().is_some() {
-            // The leader compares only revisions, so the pools are those that differ from exactly
-            // the document that is replaced.
+        if order.by.operator.role() < Role::Admin {
+            // The leader compares only revisions. What differs is what differs from exactly the
+            // document that is replaced.
             if base != revision {
                 return Err(ApplyRefusal::Conflict(ApplyFault::OtherBase(revision).to_string()));
             }
-            check_pools(&order.by.operator, &current, &text).map_err(ApplyRefusal::Forbidden)?;
+            check_rights(&order.by.operator, &current, &text).map_err(ApplyRefusal::Forbidden)?;
         }
         let (at, by, rollout) = (unix_seconds(), author(order.by), order.rollout.map(rollout));
         let told = changes.clone();
@@ -377,10 +384,8 @@ impl FleetApi for Asking {
             RolloutAction::Abort => Steering::Abort,
             RolloutAction::Finish => Steering::Finish,
         };
-        let revision = match by.operator.pools() {
-            Some(_) => Some(self.check_rollout(by)?),
-            None => None,
-        };
+        let is_bound = by.operator.role() < Role::Admin;
+        let revision = is_bound.then(|| self.check_rollout(by)).transpose()?;
         let (at, by) = (unix_seconds(), author(by));
         let steer = Steer { id: OrderId(0), what, at, by, revision };
         self.order(|tell| Question::Steer(steer, tell)).map(|_| ())

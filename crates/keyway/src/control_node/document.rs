@@ -1,59 +1,217 @@
 //! The changes of a document, for people.
 
 use crate::reload::diff;
-use keyway_config::{ChangedPools, Config};
+use keyway_config::{Config, DocumentChange};
 use keyway_users::{Operator, Role};
 
-/// Returns the pools of a document that an operator has written. It has some.
+/// Checks a document that an operator wants to be stored.
 ///
 /// # Errors
 /// Returns everything that is wrong with it.
-pub fn checked(text: &str) -> Result<Config, Vec<String>> {
-    let errors = |errors: Vec<keyway_config::ConfigError>| {
-        errors.iter().map(ToString::to_string).collect::<Vec<_>>()
-    };
-    Config::check_document("document", text).map_err(errors)
+pub fn check(text: &str) -> Result<(), Vec<String>> {
+    Config::check_new_document("document", text).map_err(lines).map(|_| ())
 }
 
-/// Checks that an operator may change every pool that differs between two documents. Files and
-/// variables of hosts are an admin's: their contents may go to a server that the document names.
+fn lines(errors: Vec<keyway_config::ConfigError>) -> Vec<String> {
+    errors.iter().map(ToString::to_string).collect()
+}
+
+/// Checks that an operator may change all that differs between two documents. Users and limits are an
+/// admin's. So are files and variables of hosts: their contents may go to a server that the document
+/// names.
 ///
 /// # Errors
-/// Returns the first pool, file or variable that it may not change.
-pub fn check_pools(operator: &Operator, old: &str, new: &str) -> Result<(), String> {
-    if operator.role() < Role::Admin
-        && let Some(file) = Config::other_files(old, new)
-    {
-        let name = operator.name();
+/// Returns the first thing that it may not change.
+pub fn check_rights(operator: &Operator, old: &str, new: &str) -> Result<(), String> {
+    if operator.role() >= Role::Admin {
+        return Ok(());
+    }
+    let name = operator.name();
+    if let Some(file) = Config::other_files(old, new) {
         return Err(format!(
             "this names a file or a variable of hosts, {file}: an admin may, and {name} is none"
         ));
     }
-    match Config::changed_pools(old, new) {
-        ChangedPools::Some(pools) => match pools.iter().find(|pool| !operator.may_change(pool)) {
-            Some(pool) => Err(operator.refusal(&format!("pool {pool}"))),
-            None => Ok(()),
-        },
-        ChangedPools::Any if operator.pools().is_none() => Ok(()),
-        ChangedPools::Any => Err(operator.refusal("more than pools")),
+    match Config::changed_parts(old, new) {
+        DocumentChange::Pools(pools) => {
+            match pools.iter().find(|pool| !operator.may_change(pool)) {
+                Some(pool) => Err(operator.refusal(&format!("pool {pool}"))),
+                None => Ok(()),
+            }
+        }
+        DocumentChange::UsersOrLimits => {
+            Err(format!("this changes users or limits: an admin may, and {name} is none"))
+        }
+        DocumentChange::Any => {
+            Err(format!("this changes more than pools: an admin may, and {name} is none"))
+        }
     }
 }
 
-/// Returns the differences between the pools of two documents, one line each. An empty document
-/// has no pools.
+/// Returns the differences between two documents, one line each, without secrets. An empty document has
+/// nothing in it. If one of them has masks, secrets are not compared.
 ///
 /// # Errors
 /// Returns everything that is wrong with the new one. An old one that is wrong counts as empty.
 pub fn changes(old: &str, new: &str) -> Result<Vec<String>, Vec<String>> {
-    let old = Config::check_document("document", old).ok();
-    if new.is_empty() {
-        let pools = old.iter().flat_map(|old| &old.pools);
-        return Ok(pools.map(|pool| format!("pool {}: removed", pool.name)).collect());
-    }
-    let new = checked(new)?;
-    let Some(old) = old else {
-        return Ok(new.pools.iter().map(|pool| format!("pool {}: added", pool.name)).collect());
+    let masked = |text: &str| Config::masked_document(text);
+    let (old, new) = match (Config::has_masks(old), Config::has_masks(new)) {
+        (true, false) => (old.to_owned(), masked(new)),
+        (false, true) => (masked(old), new.to_owned()),
+        _ => (old.to_owned(), new.to_owned()),
     };
-    let lines = diff(&old, &new).into_iter();
-    Ok(lines.filter(|line| line.starts_with("pool ")).collect())
+    let old = Config::check_document("document", &old).ok();
+    let new = match &*new {
+        "" => None,
+        text => Some(Config::check_document("document", text).map_err(lines)?),
+    };
+    let (before, after) = (Parts::of(old.as_ref()), Parts::of(new.as_ref()));
+    let lacks = |mine: &[String], its: &[String]| {
+        mine.iter().filter(|part| !its.contains(part)).cloned().collect::<Vec<_>>()
+    };
+    let mut told: Vec<String> = Vec::new();
+    told.extend(lacks(&before.all, &after.all).iter().map(|part| format!("{part}: removed")));
+    if let (Some(old), Some(new)) = (&old, &new) {
+        let is_of_both = |line: &String| {
+            let begins = |part: &&String| line.starts_with(&format!("{part}: "));
+            before.shown.iter().filter(|part| after.shown.contains(part)).any(|part| begins(&part))
+        };
+        told.extend(diff(old, new).into_iter().filter(is_of_both));
+    }
+    told.extend(lacks(&after.all, &before.all).iter().map(|part| format!("{part}: added")));
+    if before.has_users && !after.has_users {
+        told.push(
+            "no user is left in the document: each proxy has the users of its file".to_owned(),
+        );
+    }
+    if after.is_open && !before.is_open {
+        told.push(
+            "user default: clients that do not log in are let in, at each listener of it".into(),
+        );
+    }
+    Ok(told)
+}
+
+/// The parts of a document, each as lines about differences begin.
+#[derive(Default)]
+struct Parts {
+    all: Vec<String>,
+    /// The same, and the names as the form of a file has them, in quotes if needed.
+    shown: Vec<String>,
+    has_users: bool,
+    /// True if there is a user `default` that needs no password.
+    is_open: bool,
+}
+
+impl Parts {
+    fn of(config: Option<&Config>) -> Parts {
+        let Some(config) = config else { return Parts::default() };
+        let Some(document) = &config.document else { return Parts::default() };
+        let users = config.users.iter().map(|user| &user.user);
+        let mut all: Vec<String> =
+            users.clone().map(|user| format!("user {}", user.name())).collect();
+        all.extend(document.limits.then(|| "limits".to_owned()));
+        // Other pools are those of files that users name.
+        let pools = config.pools.iter().filter(|pool| document.pools.contains(&pool.name));
+        all.extend(pools.clone().map(|pool| format!("pool {}", pool.name)));
+        let quoted = pools.map(|pool| format!("pool \"{}\"", pool.name));
+        let shown = all.iter().cloned().chain(quoted).collect();
+        let is_open = users
+            .clone()
+            .any(|user| **user.name() == *"default" && user.is_on() && user.needs_no_password());
+        Parts { all, shown, has_users: document.users, is_open }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POOLS: &str = "[pool.a]\nkind = \"store\"\n[pool.\"b.c\"]\nkind = \"sharded\"\nservers = \
+                         [\"127.0.0.1:7001:1\"]\n";
+
+    fn user(name: &str, byte: &str) -> String {
+        let hash = byte.repeat(32);
+        format!(
+            "[[user]]\nname = \"{name}\"\nrules = \"+get ~*\"\npassword_hashes = [\"#{hash}\"]\n"
+        )
+    }
+
+    fn told(old: &str, new: &str) -> String {
+        changes(old, new).expect("it is right").join("\n")
+    }
+
+    #[test]
+    fn the_changes_of_users_and_limits_are_told_without_secrets() {
+        let of_file = |name: &str| user(name, "1f") + "pool = \"elsewhere\"\n";
+        let (app, limits) = (user("app", "1f"), "[limits]\nclients_max = 7\n");
+        let old = format!("{app}{POOLS}");
+        assert_eq!(told("", &old), "user app: added\npool a: added\npool b.c: added");
+        assert_eq!(told(&old, ""), told(&old, "").replace("added", "removed"));
+        assert_eq!(told(&old, &old), "");
+        let other = told(&old, &format!("{}{POOLS}", user("app", "2f")));
+        assert_eq!(other, "user app: password changed");
+        // A viewer has one of them without its secrets.
+        let masked = Config::masked_document(&old);
+        assert_eq!(told(&masked, &format!("{}{POOLS}", user("app", "2f"))), "");
+        assert_eq!(told(&old, &masked), "");
+        assert!(told(&old, &old.replace("+get", "+set")).starts_with("user app: rules "));
+        let added = told(&old, &format!("{old}{limits}"));
+        // Bounds of pools are those of the limits, unless they have their own.
+        assert!(added.contains("pool \"b.c\": clients_max 100000 -> 7"), "{added}");
+        assert!(added.ends_with("\nlimits: added"), "{added}");
+        let both = (format!("{old}{limits}"), format!("{old}{}", limits.replace('7', "9")));
+        assert!(told(&both.0, &both.1).starts_with("limits: clients_max 7 -> 9\n"));
+        assert!(told(&both.1, &old).starts_with("limits: removed\n"));
+        let moved = old.replace("7001:1", "7002:1");
+        assert!(told(&old, &moved).starts_with("pool \"b.c\": servers "), "{}", told(&old, &moved));
+        // A pool of files is none of the document.
+        assert_eq!(
+            told(&old, &format!("{}{POOLS}", of_file("app"))),
+            "user app: pool \"elsewhere\" added"
+        );
+        assert_eq!(told(POOLS, &format!("{}{POOLS}", of_file("x"))), "user x: added");
+        let here = of_file("app") + "[pool.elsewhere]\nkind = \"store\"\n";
+        assert_eq!(told(&of_file("app"), &here), "pool elsewhere: added");
+    }
+
+    #[test]
+    fn a_document_that_opens_listeners_or_leaves_them_to_files_is_told_as_that() {
+        let open = "[[user]]\nname = \"default\"\nrules = \"nopass +ping\"\n";
+        let with = format!("{}{open}", user("app", "1f"));
+        assert!(told(&user("app", "1f"), &with).ends_with("are let in, at each listener of it"));
+        assert!(!told(&with, &with.replace("+ping", "+get")).contains("are let in"));
+        let off = open.replace("nopass", "nopass off");
+        assert!(!told("", &off).contains("are let in"));
+        assert!(told(&with, POOLS).ends_with("each proxy has the users of its file"));
+    }
+
+    #[test]
+    fn users_limits_and_files_are_an_admins() {
+        let of = |role, pools: Option<&str>| {
+            let pools = pools.map(|pool| vec![pool.to_owned()]);
+            Operator::new("ann", role, pools).expect("a name")
+        };
+        let (all, one) = (of(Role::Operator, None), of(Role::Operator, Some("a")));
+        let admin = of(Role::Admin, None);
+        let app = user("app", "1f");
+        let file = POOLS.to_owned() + "password_file = \"f\"\n";
+        for (old, new, ok_of_all, ok_of_one) in [
+            ("", POOLS, true, false),
+            (POOLS, POOLS, true, true),
+            (POOLS, &*format!("{app}{POOLS}"), false, false),
+            (&*format!("{app}{POOLS}"), POOLS, false, false),
+            (&*format!("{app}{POOLS}"), &*format!("{}{POOLS}", user("app", "2f")), false, false),
+            (POOLS, &*format!("[limits]\nclients_max = 7\n{POOLS}"), false, false),
+            (POOLS, &*file, false, false),
+            (&*file, POOLS, true, false),
+            (&*app, "[pool.\n", false, false),
+        ] {
+            assert_eq!(check_rights(&all, old, new).is_ok(), ok_of_all, "{old}{new}");
+            assert_eq!(check_rights(&one, old, new).is_ok(), ok_of_one, "{old}{new}");
+            assert_eq!(check_rights(&admin, old, new), Ok(()), "{old}{new}");
+        }
+        // A viewer may change nothing.
+        assert!(check_rights(&of(Role::Viewer, None), "", POOLS).is_err());
+    }
 }

@@ -11,6 +11,7 @@ mod audit;
 mod audit_file;
 mod document;
 mod engine;
+mod events_file;
 mod groups;
 mod inside;
 mod passing;
@@ -26,6 +27,7 @@ use admin::{Ask, Audited, Question, Tell};
 use anyhow::{Context, Result};
 use audit::Audit;
 use audit_file::AuditFile;
+use events_file::EventsFile;
 use keyway_base::Time;
 use keyway_bus::{Event, NodeId, Settings, Stamp, Upstream, Url};
 use keyway_channel::{Driver, DriverSettings, clock, here};
@@ -133,6 +135,8 @@ struct Running {
     repeats: Repeats,
     metrics: Arc<BusMetrics>,
     state: Arc<admin::State>,
+    /// The file of events ends with the node, when the other parts have told all.
+    _events_file: Option<EventsFile>,
     /// The admin listener ends with the node. That of a process that serves outlives it.
     _admin: Option<AdminHandle>,
 }
@@ -186,6 +190,9 @@ fn start(file: &Path, config: &ControlNodeConfig) -> Result<Running> {
     let driver = listen(config.bus.settings.clone(), channels).map_err(|it| not_listening(&it))?;
     let (asking, desk) = Asking::new(bus_metrics());
     asking.set_waker(driver.waker());
+    let events_file = config.events_file.as_deref();
+    let events_file =
+        events_file.map(|file| EventsFile::start(file, Arc::clone(&desk.events))).transpose()?;
     let access = access(config);
     // The configuration was loaded with its files.
     let admin_tls = config.admin_tls.as_ref().and_then(|tls| tls.loaded.clone());
@@ -203,7 +210,7 @@ fn start(file: &Path, config: &ControlNodeConfig) -> Result<Running> {
     };
     let signalled = watch_signals(&driver)?;
     let mut running = Running::new(driver, parts, (desk, audit_file), signalled)?;
-    running._admin = Some(admin);
+    (running._events_file, running._admin) = (events_file, Some(admin));
     running.file = Some((file.to_owned(), access, config.admin));
     Ok(running)
 }
@@ -277,6 +284,7 @@ impl Running {
             metrics,
             state,
             driver,
+            _events_file: None,
             _admin: None,
         })
     }

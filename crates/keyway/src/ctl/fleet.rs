@@ -171,7 +171,7 @@ fn difference(old: &str, new: &str, out: &mut String) {
         let _ = writeln!(out, "       {}", keyway_base::printable(line.as_bytes()));
     }
     if lines.is_empty() {
-        out.push_str("       no pool differs\n");
+        out.push_str("       nothing differs\n");
     }
 }
 
@@ -219,7 +219,7 @@ pub fn diff(body: &Value, from: Option<&Side>, to: Option<&Side>) -> Result<Stri
     for line in changes(&from.read(body)?, &to.read(body)?).map_err(|errors| errors.join("\n"))? {
         let _ = writeln!(out, "{}", keyway_base::printable(line.as_bytes()));
     }
-    Ok(if out.is_empty() { "no pool differs\n".to_owned() } else { out })
+    Ok(if out.is_empty() { "nothing differs\n".to_owned() } else { out })
 }
 
 /// Returns the rollout, and the sums of its share and of the rest.
@@ -315,7 +315,7 @@ mod tests {
             assert!(text.contains("127.0.0.1:7001"), "{text}");
         }
         let same = diff(&body, Some(&Side::Revision(1)), None);
-        assert_eq!(same.as_deref(), Ok("no pool differs\n"));
+        assert_eq!(same.as_deref(), Ok("nothing differs\n"));
         let from_nothing = diff(&body, Some(&Side::Revision(0)), None).expect("it is empty");
         assert!(from_nothing.contains("added"), "{from_nothing}");
         assert!(diff(&body, Some(&Side::Revision(7)), None).is_err());

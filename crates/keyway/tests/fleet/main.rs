@@ -16,3 +16,4 @@ mod registry;
 mod rollouts;
 mod scenario;
 mod stage;
+mod users;

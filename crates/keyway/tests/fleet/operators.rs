@@ -12,7 +12,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::{Read, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -48,8 +48,8 @@ impl Stage {
         let (control, admin, bus, client) =
             (free_address(), free_address(), free_address(), free_address());
         let text = format!(
-            "cluster = \"test\"\nadmin = \"{control}\"\naudit_file = \"audit.log\"\n{operators}\
-             [coordinator]\nkind = \"files\"\ndir = \"coordinator\"\n[bus]\nid = \
+            "cluster = \"test\"\nadmin = \"{control}\"\naudit_file = \"audit.log\"\nevents_file = \
+             \"events.log\"\n{operators}[coordinator]\nkind = \"files\"\ndir = \"coordinator\"\n[bus]\nid = \
              \"z1.control.0.1\"\nlisten = [\"tcp://{bus}\"]\ntoken_files = [\"bus.token\"]\n"
         );
         directory.write("control.toml", text);
@@ -402,6 +402,12 @@ fn events_of_control_and_of_proxies_are_kept_and_followed() {
     let _ = stage.ctl_at(stage.admin, "ann", &["eject", "main", &server]).expect_success("eject");
     let document = stage.document("5s", "4s");
     let _ = stage.ctl("eve", &["apply", &document, "--base", "0"]).expect_success("keyway ctl");
+    let file = stage.directory.path().join("events.log");
+    wait_until("it is in the file", SOON, || {
+        written(&file).contains("eve: apply, document 0 to 1")
+    });
+    let moved = stage.directory.path().join("events.1");
+    std::fs::rename(&file, &moved).expect("the file");
     let _ = stage.ctl_at(stage.admin, "eve", &["reload"]).expect_success("keyway ctl reload");
     for expected in [
         "leader-changed",
@@ -418,9 +424,27 @@ fn events_of_control_and_of_proxies_are_kept_and_followed() {
             stage.ctl("vic", &["events", "--since", "1h"]).text.contains(expected)
         });
     }
+    let is_last = |text: &str| text.contains("operator-request") && text.contains("eve");
+    wait_until("a new file begins", SOON, || is_last(&written(&file)));
+    check_written(&(written(&moved) + &written(&file)));
     let mut stage = stage;
     stage.processes.iter_mut().for_each(Process::kill);
     let followed = follower.join().expect("it has ended");
     assert!(followed.contains("eve: apply, document 0 to 1"), "{followed}");
     assert_eq!(followed.matches("eve: apply, document 0 to 1").count(), 1, "{followed}");
+}
+
+fn written(file: &Path) -> String {
+    std::fs::read_to_string(file).unwrap_or_default()
+}
+
+/// Every event is there once, as the API has it.
+fn check_written(text: &str) {
+    let events = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("an event"));
+    let events: Vec<Value> = events.collect();
+    let number = |event: &Value| event["number"].as_u64().expect("a number");
+    assert!(events.windows(2).all(|two| number(&two[0]) + 1 == number(&two[1])), "{text}");
+    for kind in ["leader-changed", "member-joined", "document-published", "change"] {
+        assert!(events.iter().any(|event| event["kind"] == kind), "{kind}: {text}");
+    }
 }

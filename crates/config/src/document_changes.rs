@@ -1,47 +1,57 @@
-//! The pools that differ between two documents of the control plane.
+//! The differences between two documents of the control plane, as far as rights depend on them.
 
 use crate::Config;
 use std::collections::BTreeSet;
 use toml::de::{DeTable, DeValue};
 
-/// The pools that a document changes.
+/// What a document changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ChangedPools {
-    /// These.
-    Some(BTreeSet<String>),
-    /// It may be any: something else than pools differs, or a document cannot be read.
+pub enum DocumentChange {
+    /// These pools, and nothing else.
+    Pools(BTreeSet<String>),
+    /// Users or limits, and possibly pools.
+    UsersOrLimits,
+    /// It may be anything: another table differs, or a document cannot be read.
     Any,
 }
 
 impl Config {
-    /// Returns the pools that two documents have differently, or that only one of them has. A pool
+    /// Returns the parts that two documents have differently, or that only one of them has. A part
     /// counts as changed if any of its keys is written with another value, whatever that value means.
-    /// An empty text has no pools.
-    pub fn changed_pools(old: &str, new: &str) -> ChangedPools {
+    /// An empty text has no parts.
+    pub fn changed_parts(old: &str, new: &str) -> DocumentChange {
         let ((old, old_errors), (new, new_errors)) =
             (DeTable::parse_recoverable(old), DeTable::parse_recoverable(new));
         let (old, new) = (old.get_ref(), new.get_ref());
         let names: BTreeSet<&str> =
             old.keys().chain(new.keys()).map(|key| &**key.get_ref()).collect();
         if !old_errors.is_empty() || !new_errors.is_empty() {
-            return ChangedPools::Any;
+            return DocumentChange::Any;
         }
         let mut changed = BTreeSet::new();
+        let mut has_others = false;
         for name in names {
             let (before, after) = (value(old, name), value(new, name));
             if is_same(before, after) {
                 continue;
             }
+            if matches!(name, "user" | "limits") {
+                has_others = true;
+                continue;
+            }
             let none = DeTable::new();
             let tables = [before, after].map(|it| it.map_or(Some(&none), DeValue::as_table));
             let ("pool", [Some(before), Some(after)]) = (name, tables) else {
-                return ChangedPools::Any;
+                return DocumentChange::Any;
             };
             let pools = before.keys().chain(after.keys()).map(|key| &**key.get_ref());
             let differs = |pool: &&str| !is_same(value(before, pool), value(after, pool));
             changed.extend(pools.filter(differs).map(str::to_owned));
         }
-        ChangedPools::Some(changed)
+        match has_others {
+            true => DocumentChange::UsersOrLimits,
+            false => DocumentChange::Pools(changed),
+        }
     }
 
     /// Returns the first file, directory or variable of the environment that a new document names and
@@ -119,9 +129,10 @@ mod tests {
     #[test]
     fn a_pool_is_changed_by_any_of_its_keys_and_by_nothing_else() {
         let old = "[pool.a]\nkind = \"store\"\n[pool.b]\nkind = \"sharded\"\nservers = [\"h:1\"]\n";
-        let changed = |new: &str| match Config::changed_pools(old, new) {
-            ChangedPools::Some(pools) => pools.into_iter().collect::<Vec<_>>().join(" "),
-            ChangedPools::Any => "any".to_owned(),
+        let changed = |new: &str| match Config::changed_parts(old, new) {
+            DocumentChange::Pools(pools) => pools.into_iter().collect::<Vec<_>>().join(" "),
+            DocumentChange::UsersOrLimits => "others".to_owned(),
+            DocumentChange::Any => "any".to_owned(),
         };
         assert_eq!(changed(old), "");
         let other_order = "# a comment\n[pool.b]\nservers = [ \"h:1\" ]\nkind = 'sharded'\n\
@@ -134,7 +145,19 @@ mod tests {
         // Names that look like others, or like tables, are names.
         let more = format!("{old}[pool.\"a b\"]\nkind = \"store\"\n");
         let one = BTreeSet::from(["a b".to_owned()]);
-        assert_eq!(Config::changed_pools(old, &more), ChangedPools::Some(one));
+        assert_eq!(Config::changed_parts(old, &more), DocumentChange::Pools(one));
+        for part in ["[limits]\nclients_max = 7\n", "[limits]\n", "user = []\n", "user = 1\n"] {
+            assert_eq!(changed(&format!("{part}{old}")), "others", "{part}");
+            assert_eq!(changed(part), "others", "{part}");
+        }
+        let users = "[[user]]\nname = \"a\"\nrules = \"+@all ~*\"\n";
+        let with = format!("{users}{old}");
+        let same = |other: &str| Config::changed_parts(&with, other);
+        assert_eq!(same(&with), DocumentChange::Pools(BTreeSet::new()));
+        assert_eq!(same(&with.replace("+@all", "+@read")), DocumentChange::UsersOrLimits);
+        assert_eq!(same(old), DocumentChange::UsersOrLimits);
+        // Names of other tables weigh more than users.
+        assert_eq!(same("[server]\nworkers = 1\n"), DocumentChange::Any);
         for other in ["[server]\nworkers = 1\n", "[pool.a", "x = 1\n", "pool = 1\n"] {
             assert_eq!(changed(other), "any", "{other}");
         }
