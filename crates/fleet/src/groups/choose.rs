@@ -44,14 +44,17 @@ fn distance(server: &ServerSeen, group: &Group, limit: Duration) -> Option<u8> {
 }
 
 /// Returns the replica of the decided primary that lacks least, and of several of them the first by its
-/// address. `silent` is the time for which the primary has been silent.
+/// address. `silent` is the time for which the primary has been silent. Servers for which `counts`
+/// does not hold are left out.
 pub(crate) fn best<'s>(
     seen: &'s GroupSeen,
     group: &Group,
     silent: Duration,
+    counts: impl Fn(&ServerSeen) -> bool,
 ) -> Option<&'s ServerSeen> {
     let limit = silent + LINK_DOWN_BEFORE;
     let others = seen.servers.iter().filter(|server| server.address != group.primary);
+    let others = others.filter(|server| counts(server));
     let ranked = others.filter_map(|server| {
         let offset = fitness(server).ok()?;
         let distance = distance(server, group, limit)?;
@@ -92,7 +95,7 @@ mod tests {
         let choose = |group: &Group, servers: &[&ServerSeen]| {
             let servers = servers.iter().map(|server| (*server).clone()).collect();
             let seen = GroupSeen { pool: "a".to_owned(), epoch: 1, servers };
-            best(&seen, group, Duration::ZERO).map(|server| server.address.clone())
+            best(&seen, group, Duration::ZERO, |_| true).map(|server| server.address.clone())
         };
         let settled = decided(Some("old:1"), Phase::Settled);
         let near = replica("b:1", 10, Some(500));
@@ -118,7 +121,7 @@ mod tests {
         let choose = |replicas: &[ServerSeen]| {
             let servers = [std::slice::from_ref(&primary), replicas].concat();
             let seen = GroupSeen { pool: "a".to_owned(), epoch: 1, servers };
-            best(&seen, &decided(None, Phase::Settled), Duration::from_secs(5))
+            best(&seen, &decided(None, Phase::Settled), Duration::from_secs(5), |_| true)
                 .map(|server| server.address.clone())
         };
         let (b, c) = (replica("b:1", 100, Some(5000)), replica("c:1", 200, Some(4000)));

@@ -315,6 +315,10 @@ impl Leader {
             }
             Written::Failed(why) => {
                 self.again(now);
+                if self.fault.as_ref() != Some(&why) {
+                    self.notes.push_back(Note::Fault(why.clone()));
+                }
+                self.fault = Some(why.clone());
                 self.on_failed(purpose, ApplyFault::Coordinator(why), now);
             }
         }

@@ -358,7 +358,10 @@ impl Running {
                     self.follow_audit();
                 }
             }
-            Told::Written(ticket, written) => self.leader.handle_written(ticket, written, now),
+            Told::Written(ticket, written) => {
+                self.faults += u64::from(matches!(written, keyway_fleet::Written::Failed(_)));
+                self.leader.handle_written(ticket, written, now);
+            }
             Told::Fault { what, is_final } => {
                 self.faults += 1;
                 self.leader.handle_fault(&what, is_final, now);

@@ -131,7 +131,7 @@ pub fn group(view: &GroupView) -> GroupStatus {
     GroupStatus {
         pool: view.pool.clone(),
         state: view.state.name(),
-        says: view.state.to_string(),
+        says: view.says(),
         state_seconds: view.since.map(|since| since.as_secs()),
         primary: group.map(|group| group.primary.clone()),
         next: group.and_then(|group| group.next()).map(str::to_owned),

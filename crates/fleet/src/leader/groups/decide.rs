@@ -3,7 +3,7 @@
 use super::{Leader, Pending};
 use crate::audit::{AuditOutcome, Author, Record};
 use crate::facts::{self, DECISIONS, LEADER};
-use crate::groups::{Group, GroupSeen, GroupSettings, Phase, RoleSeen, best, fitness};
+use crate::groups::{Group, GroupSeen, GroupSettings, Phase, RoleSeen, ServerSeen, best, fitness};
 use crate::leader::{ApplyFault, Purpose};
 use crate::limits::BELIEVED_MAX;
 use crate::{LeaderFact, Note, When, Write};
@@ -169,7 +169,9 @@ impl Leader {
                     let note = Note::FailedOver(pool.clone(), group.primary.clone());
                     Step::of(Group { phase: Phase::Settled, ..group }, note)
                 }
-                false => self.fail_over(settings, seen, &group, count, now),
+                false => self
+                    .fail_over(settings, seen, &group, count, now)
+                    .or_else(|| self.choose_another(settings, seen, &group, (count, now))),
             },
             Phase::Switching { to } => self
                 .end_switch(settings, seen, (&group, to), (count, now))
@@ -219,13 +221,45 @@ impl Leader {
         let silent = settings.down_after.max(Duration::from_millis(silent));
         let chosen = next.or_else(|| {
             let listed = |address: &str| settings.servers.iter().any(|one| one == address);
-            best(seen, group, silent).filter(|server| listed(&server.address))
+            let counts = |server: &ServerSeen| {
+                listed(&server.address) && self.may_lead(settings, &server.address, now)
+            };
+            best(seen, group, silent, counts)
         })?;
-        let old = Some(group.primary.clone());
+        // The replicas of one that was never promoted follow the primary before.
+        let of_old = group.old.clone().filter(|_| group.phase == Phase::Promoting);
+        let old = of_old.or_else(|| Some(group.primary.clone()));
+        let old = old.filter(|old| *old != chosen.address);
         let phase = Phase::Promoting;
         let decided = Group { old, ..self.decided(count, &chosen.address, phase, &why) };
         let (from, to) = (group.primary.clone(), chosen.address.clone());
         Step::of(decided, Note::FailoverBegun { pool: settings.pool.clone(), from, to, why })
+    }
+
+    /// Decides another server, if the one that is decided did not become the primary: the next
+    /// replica, or the primary before if that answers again.
+    fn choose_another(
+        &self,
+        settings: &GroupSettings,
+        seen: &GroupSeen,
+        group: &Group,
+        (count, now): (u64, Time),
+    ) -> Option<Step> {
+        let pool = &settings.pool;
+        let key = (pool.clone(), group.primary.clone());
+        let (_, why) = self.groups.unfit.get(&key)?;
+        let counts = |server: &ServerSeen| {
+            settings.servers.contains(&server.address)
+                && self.may_lead(settings, &server.address, now)
+        };
+        let before = group.old.as_ref().and_then(|old| seen.server(old));
+        let before = before.filter(|it| it.is_reached() && it.is_primary() && counts(it));
+        let chosen = best(seen, group, settings.down_after, counts).or(before)?;
+        let why = format!("{} did not become the primary: {why}", group.primary);
+        let old = group.old.clone().filter(|old| *old != chosen.address);
+        let decided = Group { old, ..self.decided(count, &chosen.address, Phase::Promoting, &why) };
+        let (from, to) = (group.primary.clone(), chosen.address.clone());
+        Step::of(decided, Note::FailoverBegun { pool: pool.clone(), from, to, why })
     }
 
     /// Takes another primary that somebody has made one by hand at the servers: the decided one
@@ -318,7 +352,11 @@ impl Leader {
             if !seen.server(to).is_some_and(|server| server.is_reached()) {
                 return refuse(format!("{to} does not answer control"));
             }
-            let old = stored.as_ref().map(|group| group.primary.clone()).filter(|old| old != to);
+            let before = stored.as_ref().and_then(|group| match group.phase {
+                Phase::Promoting => group.old.clone(),
+                _ => Some(group.primary.clone()),
+            });
+            let old = before.filter(|old| old != to);
             let decided = Group { old, ..self.decided(count, to, Phase::Promoting, why) };
             let note = Some(Note::PrimaryTaken(pool.clone(), to.clone()));
             Ok(Step { group: Some(decided), note, by: by.clone() })
@@ -345,6 +383,11 @@ impl Leader {
                 )),
             };
         }
+        if group.phase == Phase::Promoting
+            && let Some(to) = order.to.as_ref().filter(|to| **to != group.primary)
+        {
+            return name(to, &format!("{why}: {} is not the primary yet", group.primary));
+        }
         if group.phase != Phase::Settled {
             return refuse(format!("a fail-over of pool {pool} is going on: wait for its end"));
         }
@@ -360,7 +403,9 @@ impl Leader {
         }
         let chosen = match &order.to {
             Some(to) => seen.server(to),
-            None => best(seen, group, Duration::ZERO),
+            None => best(seen, group, Duration::ZERO, |server| {
+                self.may_lead(settings, &server.address, now)
+            }),
         };
         let Some(chosen) = chosen else {
             return refuse(format!("pool {pool} has no replica that can become the primary"));

@@ -31,6 +31,12 @@ use std::time::Duration;
 /// the leader more.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
+/// Time within which a server that answers becomes the primary, or another one is chosen.
+const PROMOTED_WITHIN: Duration = Duration::from_secs(5);
+
+/// Time for which a server is not chosen that did not become the primary.
+const UNFIT_FOR: Duration = Duration::from_secs(60);
+
 /// Longest time of an order of an operator.
 const ORDER_MAX: Duration = Duration::from_secs(12);
 
@@ -78,6 +84,13 @@ pub(super) struct Groups {
     again: BTreeMap<String, Time>,
     /// The outcome of the latest order to switch, by pool.
     switched: BTreeMap<String, Result<(), String>>,
+    /// The servers that were not promoted as ordered, by pool and address: since when, and why. They
+    /// are not chosen for [`UNFIT_FOR`].
+    unfit: BTreeMap<(String, String), (Time, String)>,
+    /// The epoch of a decision by which a server is to be promoted, and since when, by pool.
+    promoting: BTreeMap<String, (u64, Time)>,
+    /// The latest order to the servers of a pool that has failed, and why.
+    refused: BTreeMap<String, String>,
     /// The servers that were made replicas: of whom, and when last.
     followed: BTreeMap<(String, String), (String, Time)>,
     next_number: u64,
@@ -255,6 +268,10 @@ impl Leader {
             observers.forget(self.me.node);
         }
         let group = self.group(pool);
+        match &outcome {
+            Ok(()) => drop(self.groups.refused.remove(pool)),
+            Err(why) => drop(self.groups.refused.insert(pool.to_owned(), why.clone())),
+        }
         match (&outcome, group.as_ref().and_then(Group::next)) {
             (_, Some(_)) => {
                 self.groups.switched.insert(pool.to_owned(), outcome);

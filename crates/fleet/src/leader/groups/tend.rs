@@ -1,6 +1,6 @@
 //! Orders to the servers, answers to operators, and what is told of the states of groups.
 
-use super::{GroupState, Leader};
+use super::{GroupState, Leader, PROMOTED_WITHIN, UNFIT_FOR};
 use crate::groups::{Command, Group, GroupOrder, GroupSeen, GroupSettings, Phase, RoleSeen};
 use crate::leader::{Action, ApplyFault};
 use crate::limits::{COMMAND_AGAIN, OBEYED_WITHIN};
@@ -35,6 +35,7 @@ impl Leader {
             if let Some(at) = self.command_next(group, now) {
                 note(at);
             }
+            self.follow_promotion(group, now).into_iter().for_each(&mut note);
             self.tell_state(group, now);
             let primary = self.group(pool).map(|group| group.primary);
             if let Some(primary) = primary {
@@ -46,6 +47,56 @@ impl Leader {
         self.groups.states.retain(|pool, _| settings.contains_key(pool));
         self.groups.told.retain(|pool, _| settings.contains_key(pool));
         self.groups.followed.retain(|(pool, _), _| settings.contains_key(pool));
+        self.groups.refused.retain(|pool, _| settings.contains_key(pool));
+        self.groups.promoting.retain(|pool, _| settings.contains_key(pool));
+        self.groups.unfit.retain(|(pool, _), (since, _)| {
+            settings.contains_key(pool) && now.since(*since) < UNFIT_FOR
+        });
+    }
+
+    /// Notes a server that has not become the primary in time: another one is chosen then. Returns
+    /// when that is to be looked at.
+    fn follow_promotion(&mut self, settings: &GroupSettings, now: Time) -> Option<Time> {
+        let pool = &settings.pool;
+        let Some(group) = self.group(pool).filter(|it| it.phase == Phase::Promoting) else {
+            self.groups.promoting.remove(pool);
+            return None;
+        };
+        let key = (pool.clone(), group.primary.clone());
+        let known = self.groups.promoting.get(pool).filter(|(epoch, _)| *epoch == group.epoch);
+        let Some((_, since)) = known.copied() else {
+            self.groups.promoting.insert(pool.clone(), (group.epoch, now));
+            self.groups.unfit.remove(&key);
+            return None;
+        };
+        let until = since + PROMOTED_WITHIN.max(settings.down_after);
+        if self.groups.unfit.contains_key(&key) {
+            return None;
+        }
+        if now < until {
+            return Some(until);
+        }
+        let server = self.own_view(pool, now)?.server(&group.primary)?;
+        if server.is_reached() && server.is_primary() {
+            return None;
+        }
+        let why = match self.groups.refused.get(pool) {
+            Some(why) => why.clone(),
+            None if server.is_reached() => "it stays a replica".to_owned(),
+            None => "it does not answer control".to_owned(),
+        };
+        self.groups.unfit.insert(key, (now, why));
+        self.groups.urge();
+        None
+    }
+
+    /// Returns whether a server may be chosen: it is not down for the observers, and did become the
+    /// primary when it was to.
+    pub(super) fn may_lead(&self, settings: &GroupSettings, address: &str, now: Time) -> bool {
+        let key = (settings.pool.clone(), address.to_owned());
+        let is_unfit =
+            self.groups.unfit.get(&key).is_some_and(|(since, _)| now.since(*since) < UNFIT_FOR);
+        !is_unfit && !self.verdict_of(settings, address, now).is_down
     }
 
     /// Orders what the servers of a group are to do next. Returns when it is to be looked at again.
@@ -154,7 +205,7 @@ impl Leader {
                 (None, _) => match self.failover_refusal(&pool, &pending, (leader, now)) {
                     Some(fault) => answers.push((id, Err(fault))),
                     None if now >= pending.until => {
-                        let why = "the coordinator does not answer";
+                        let why = self.fault.as_deref().unwrap_or("it does not answer");
                         answers.push((id, Err(ApplyFault::Coordinator(why.to_owned()))));
                     }
                     None => drop(kept.insert(pool, pending)),
@@ -194,8 +245,9 @@ impl Leader {
     fn tell_state(&mut self, settings: &GroupSettings, now: Time) {
         let pool = &settings.pool;
         let state = self.group_state(settings, now);
-        // The servers have just been ordered something.
-        if state == GroupState::Unknown {
+        // The servers have just been ordered something, or the decision cannot be written.
+        let waits = state == GroupState::PrimaryDown && self.fault.is_some();
+        if state == GroupState::Unknown || waits {
             return;
         }
         let known = self.groups.states.get(pool).filter(|(known, _)| *known == state);

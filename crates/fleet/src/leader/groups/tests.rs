@@ -2,7 +2,9 @@
 
 use super::{Failover, GroupState};
 use crate::facts::{self, DECISIONS, LEADER};
-use crate::groups::{Decided, Group, GroupSeen, GroupSettings, Phase, RoleSeen, ServerSeen};
+use crate::groups::{
+    Decided, Group, GroupOrder, GroupSeen, GroupSettings, Phase, RoleSeen, ServerSeen,
+};
 use crate::{
     About, ApplyFault, Author, Decisions, Fact, Identity, KeyChange, Leader, LeaderAction,
     LeaderFact, OrderId, PublishedGroups, Report, Version, Write, Written,
@@ -19,6 +21,7 @@ struct World {
     now: Time,
     published: Option<PublishedGroups>,
     answers: Vec<Result<Version, ApplyFault>>,
+    commands: Vec<GroupOrder>,
 }
 
 fn id(nth: u64) -> NodeId {
@@ -74,8 +77,8 @@ impl World {
             quorum: None,
         };
         leader.set_groups(groups.iter().map(settings).collect(), now);
-        let (published, answers) = (None, Vec::new());
-        let mut world = World { leader, facts, revision: 1, now, published, answers };
+        let (published, answers, commands) = (None, Vec::new(), Vec::new());
+        let mut world = World { leader, facts, revision: 1, now, published, answers, commands };
         world.settle();
         world
     }
@@ -94,6 +97,7 @@ impl World {
                     }
                     LeaderAction::PublishGroups(published) => self.published = Some(published),
                     LeaderAction::Answer(_, outcome) => self.answers.push(outcome),
+                    LeaderAction::Command(order) => self.commands.push(order),
                     _ => {}
                 }
             }
@@ -257,4 +261,84 @@ fn a_stored_primary_that_has_left_the_document_does_not_count() {
     assert!(world.refusal().contains("name one with --to"));
     world.fail_over("a", Some("a:2"));
     assert_eq!(world.group("a").primary, "a:2");
+}
+
+/// Begins with a pool of three servers, and its decided primary.
+fn three(primary: &str) -> World {
+    let mut world = World::new(&[("a", settled(2, primary))], 2);
+    let settings = GroupSettings {
+        pool: "a".to_owned(),
+        servers: ["a:1", "a:2", "a:3"].map(str::to_owned).to_vec(),
+        down_after: Duration::from_secs(5),
+        quorum: None,
+    };
+    world.leader.set_groups(vec![settings], world.now);
+    world.settle();
+    world
+}
+
+#[test]
+fn a_server_that_is_down_for_the_observers_is_not_chosen() {
+    let mut world = three("a:1");
+    let replica = |silent_ms| server("a:2", silent_ms, Some("a:1"));
+    let own = [server("a:1", None, None), replica(None), server("a:3", None, Some("a:1"))];
+    let away = |address| server(address, Some(60_000), None);
+    let all_away = ["a:1", "a:2", "a:3"].map(away);
+    let look = |world: &mut World, servers: &[ServerSeen]| {
+        [2, 3].into_iter().for_each(|nth| world.report(id(nth), vec![seen("a", 2, servers)]));
+        world.probe("a", &own);
+    };
+    for _ in 0..50 {
+        look(&mut world, &all_away);
+    }
+    assert_eq!(world.group("a"), settled(2, "a:1"), "no other server is better off");
+    assert_eq!(world.state("a"), Some(GroupState::PrimaryDown));
+    look(&mut world, &[away("a:1"), replica(None), away("a:3")]);
+    assert_eq!(world.group("a").primary, "a:2");
+}
+
+#[test]
+fn another_server_is_chosen_if_one_does_not_become_the_primary() {
+    let mut world = three("a:1");
+    let look = |world: &mut World, first: &ServerSeen| {
+        let others = ["a:2", "a:3"].map(|address| server(address, None, Some("a:1")));
+        let servers = [&[first.clone()][..], &others].concat();
+        [2, 3].into_iter().for_each(|nth| world.report(id(nth), vec![seen("a", 2, &servers)]));
+        world.probe("a", &servers);
+    };
+    let refuse = |world: &mut World| {
+        for order in std::mem::take(&mut world.commands) {
+            let refused = Err("ERR unknown command".to_owned());
+            world.leader.commanded(("a", order.number), refused, world.now);
+        }
+    };
+    let down = server("a:1", Some(60_000), None);
+    let chosen = |world: &mut World, first: &ServerSeen, rounds: u32| {
+        for _ in 0..rounds {
+            look(world, first);
+            refuse(world);
+        }
+        look(world, first);
+        world.group("a").primary
+    };
+    assert_eq!(chosen(&mut world, &down, 1), "a:2");
+    let says = world.leader.group_views(world.now)[0].says();
+    assert_eq!(says, "a fail-over is going on: ERR unknown command");
+    assert_eq!(chosen(&mut world, &down, 10), "a:3", "{:?}", world.group("a"));
+    assert_eq!(world.group("a").old.as_deref(), Some("a:1"));
+    assert!(world.group("a").why.contains("a:2 did not become the primary: ERR unknown command"));
+    assert_eq!(chosen(&mut world, &down, 10), "a:3", "none is left");
+    // An operator need not wait.
+    world.fail_over("a", Some("a:2"));
+    assert_eq!(
+        (world.group("a").primary.as_str(), world.group("a").phase),
+        ("a:2", Phase::Promoting)
+    );
+    // The primary before comes back while nobody else takes its place.
+    let back = server("a:1", None, None);
+    assert_eq!(chosen(&mut world, &back, 20), "a:1");
+    assert_eq!(world.group("a").phase, Phase::Settled);
+    let begun = world.group("a").epoch;
+    assert_eq!(chosen(&mut world, &back, 50), "a:1");
+    assert_eq!(world.group("a").epoch, begun, "nothing is decided any more");
 }

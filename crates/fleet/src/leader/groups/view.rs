@@ -81,6 +81,8 @@ pub struct GroupView {
     pub pool: String,
     /// Its state.
     pub state: GroupState,
+    /// The reason why a fail-over does not go on, if there is one.
+    pub fault: Option<String>,
     /// For how long it is in this state.
     pub since: Option<Duration>,
     /// The decision, if there is one.
@@ -102,6 +104,18 @@ pub struct ServerView {
     pub down: u32,
 }
 
+impl GroupView {
+    /// Returns the state in words, with the reason why a fail-over does not go on.
+    pub fn says(&self) -> String {
+        match (&self.fault, self.state) {
+            (None, state) => state.to_string(),
+            // The replicas are not the reason.
+            (Some(fault), GroupState::PrimaryDown) => format!("the primary is down: {fault}"),
+            (Some(fault), state) => format!("{state}: {fault}"),
+        }
+    }
+}
+
 impl Leader {
     /// Returns the groups, in the order of their pools. A node that does not lead knows the
     /// decisions alone.
@@ -113,6 +127,7 @@ impl Leader {
                 let view = |(pool, group): (&str, Group)| GroupView {
                     pool: pool.to_owned(),
                     state: GroupState::Unknown,
+                    fault: None,
                     since: None,
                     group: Some(group),
                     servers: Vec::new(),
@@ -136,8 +151,14 @@ impl Leader {
             let lag = primary.zip(seen.offset()).map(|(all, own)| all.saturating_sub(own));
             ServerView { seen, lag, observers: verdict.observers, down: verdict.down }
         };
+        let unwritten = || {
+            let fault = self.fault.as_ref().filter(|_| state != GroupState::Healthy);
+            fault.map(|fault| format!("decisions cannot be written: {fault}"))
+        };
+        let refused = self.groups.refused.get(pool).filter(|_| state == GroupState::FailingOver);
         GroupView {
             pool: pool.clone(),
+            fault: unwritten().or_else(|| refused.cloned()),
             state,
             since: known.map(|(_, since)| now.since(*since)),
             servers: settings.servers.iter().map(server).collect(),
