@@ -59,6 +59,7 @@ How:
   --requests N           callgrind: requests of the shorter run; default 10000
   --members LIST         fleet: numbers of members, by comma; default 100,1000
   --changes N            fleet: changes for each of them; default 20
+  --no-group             fleet: members without a group that they report about
   --loss PERCENT         fleet: lose packets of the bus, in a network namespace
                          (as root, with `unshare`, `ip` and `tc`)
 
@@ -140,6 +141,8 @@ pub struct Options {
     pub members: Vec<usize>,
     /// Number of changes for each of them.
     pub changes: u64,
+    /// True if members have a group of servers, about which they report every second.
+    pub has_group: bool,
     /// Share of the packets of the bus that get lost, in percent.
     pub loss: f64,
     /// True if this process is in the namespace where packets get lost.
@@ -218,6 +221,7 @@ impl Options {
             requests: 10_000,
             members: vec![100, 1000],
             changes: 20,
+            has_group: true,
             loss: 0.0,
             is_inside: false,
             doc: None,
@@ -234,6 +238,7 @@ impl Options {
             "--io-uring" => self.io_uring = true,
             "--floor" => self.floor = true,
             "--no-doc" => self.no_doc = true,
+            "--no-group" => self.has_group = false,
             INSIDE => self.is_inside = true,
             "--quick" => {
                 self.quick = true;
@@ -338,6 +343,9 @@ impl Options {
         match self.quick {
             true => text.push_str(" --quick"),
             false => text.push_str(&format!(" --changes {}", self.changes)),
+        }
+        if !self.has_group {
+            text.push_str(" --no-group");
         }
         if self.loss > 0.0 {
             text.push_str(&format!(" --loss {}", self.loss));

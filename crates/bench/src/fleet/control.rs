@@ -35,8 +35,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub struct Site {
     /// The URL of control's bus.
     pub url: String,
-    /// The addresses of the group's servers: the primary, then its replica.
-    pub group: [String; 2],
+    /// The addresses of the group's servers, if there is a group: the primary, then its replica.
+    pub group: Option<[String; 2]>,
 }
 
 /// A connection to control with the request that goes over it.
@@ -51,7 +51,7 @@ pub struct Control {
     redis: Vec<Process>,
     admin: SocketAddr,
     bus: u16,
-    group: [String; 2],
+    group: Option<[String; 2]>,
     revision: u64,
     /// It is the last field, so that it is removed when nothing writes there any more.
     _scratch: Scratch,
@@ -78,19 +78,24 @@ pub fn document(number: u64) -> String {
     text
 }
 
+/// Returns each port with that of the primary.
+fn pairs(ports: Option<[u16; 2]>) -> impl Iterator<Item = (u16, u16)> {
+    ports.into_iter().flat_map(|[primary, replica]| [(primary, primary), (replica, primary)])
+}
+
 impl Control {
     /// Starts the group and control, and waits until control leads. Its bus has room for so many
     /// members.
     ///
     /// # Errors
     /// Returns an error if a program is missing, does not start, or does not lead in time.
-    pub fn start(programs: &Programs, members: usize) -> Result<Control, Error> {
+    pub fn start(programs: &Programs, members: usize, has_group: bool) -> Result<Control, Error> {
         let scratch = Scratch::new(&programs.guard)?;
-        let ports = [free_port()?, free_port()?];
+        let ports = if has_group { Some([free_port()?, free_port()?]) } else { None };
         let mut redis = Vec::new();
-        for (nth, port) in ports.into_iter().enumerate() {
+        for (nth, (port, primary)) in pairs(ports).enumerate() {
             let program = programs.redis_server.display().to_string();
-            let replica = ["--replicaof".to_owned(), format!("127.0.0.1 {}", ports[0])];
+            let replica = ["--replicaof".to_owned(), format!("127.0.0.1 {primary}")];
             let more = if nth == 0 { &[][..] } else { &replica[..] };
             let line = [&[program][..], &redis_words(port, scratch.directory())[..], more].concat();
             redis.push(start(&scratch, "redis-server", &line, port)?);
@@ -110,7 +115,7 @@ impl Control {
         let line = words(&[&program, "control", &file.display().to_string()]);
         let process = start(&scratch, "keyway control", &line, admin)?;
         let admin = SocketAddr::from((Ipv4Addr::LOCALHOST, admin));
-        let group = ports.map(|port| format!("127.0.0.1:{port}"));
+        let group = ports.map(|ports| ports.map(|port| format!("127.0.0.1:{port}")));
         let mut control =
             Control { process, redis, admin, bus, group, revision: 0, _scratch: scratch };
         let leads = wait_until(PATIENCE, || {
@@ -190,12 +195,13 @@ impl Control {
     /// # Errors
     /// Returns [`Error::Io`].
     pub fn prepare(&self) -> Result<Asked, Error> {
-        let [primary, replica] = &self.group;
-        let text = document(self.revision)
-            + &format!(
+        let mut text = document(self.revision);
+        if let Some([primary, replica]) = &self.group {
+            text += &format!(
                 "[pool.{GROUP}]\nkind = \"replicated\"\nservers = [\"{primary}\", \
                  \"{replica}\"]\nfailover = {{ down_after = \"5s\" }}\n"
             );
+        }
         let body = json!({ "base": self.revision, "document": text }).to_string();
         self.asked(format!(
             "POST /v1/fleet/document HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n\

@@ -138,7 +138,7 @@ struct Start {
     member: Member,
     nth: usize,
     cells: Arc<[Cell]>,
-    group: [String; 2],
+    group: Option<[String; 2]>,
 }
 
 impl Start {
@@ -191,7 +191,7 @@ struct One {
     id: NodeId,
     nth: usize,
     cells: Arc<[Cell]>,
-    group: [String; 2],
+    group: Option<[String; 2]>,
     /// The publication that came last.
     latest: Stamp,
     /// The report whose acknowledgement is awaited.
@@ -248,7 +248,7 @@ impl One {
 
     /// Returns the group as a proxy sees it: both servers answer, and the offset grows.
     fn seen(&self, now: Time) -> Vec<GroupSeen> {
-        let [primary, replica] = self.group.clone();
+        let Some([primary, replica]) = self.group.clone() else { return Vec::new() };
         let offset = now.as_millis();
         let role = RoleSeen::Primary { offset, replicas: 1 };
         let follows = RoleSeen::Replica {

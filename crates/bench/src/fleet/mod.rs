@@ -74,7 +74,7 @@ pub fn measure_fleet(options: &Options) -> Result<String, Error> {
     }
     let mut out = String::new();
     for (nth, members) in options.members.iter().enumerate() {
-        let control = Control::start(&options.programs, *members)?;
+        let control = Control::start(&options.programs, *members, options.has_group)?;
         if options.loss > 0.0 {
             loss::begin(control.bus_port(), options.loss)?;
         }
@@ -194,9 +194,10 @@ fn heading(options: &Options, changes: u64) -> String {
     }
     let _ = writeln!(
         out,
-        "\n- {changes} changes of a document of {} servers, {:.1} KiB; one group of two servers",
+        "\n- {changes} changes of a document of {} servers, {:.1} KiB; {}",
         control::SERVERS,
-        document.len() as f64 / 1024.0
+        document.len() as f64 / 1024.0,
+        if options.has_group { "one group of two servers" } else { "no group" }
     );
     out += "\n| members | all on the bus | change at a member: median | p99 | worst | answered: \
             median | control at rest | reports/s | CPU of a change | while entries are written | \
@@ -229,14 +230,6 @@ fn row(figures: &Figures) -> String {
 fn percentile(ascending: &[f64], share: f64) -> f64 {
     let rank = (ascending.len() as f64 * share).ceil() as usize;
     ascending.get(rank.saturating_sub(1)).copied().unwrap_or_default()
-}
-
-/// Measures a fleet for a few seconds, as a test of the scenario and of control.
-///
-/// # Errors
-/// Returns the errors of [`measure_fleet`].
-pub fn probe(programs: &crate::systems::Programs, members: usize) -> Result<Figures, Error> {
-    measure(Control::start(programs, members)?, members, CHANGES_QUICK, REST_QUICK)
 }
 
 #[cfg(test)]
