@@ -45,8 +45,11 @@ impl Problem {
     }
 }
 
-/// Errors of a kind that are kept. A file of another program may have one for each of its bytes.
+/// Mistakes that are kept. A file of another program may have one for each of its bytes.
 const KEPT_MAX: usize = 1000;
+
+/// Consequences that are kept. A file may have tens of thousands of pools, each with one.
+const CONSEQUENCES_MAX: usize = 100_000;
 
 /// Collects all mistakes in one file.
 pub(crate) struct Report<'a> {
@@ -140,7 +143,7 @@ impl<'a> Report<'a> {
     /// Reports that something is missing or does not fit something else. These errors are dropped
     /// if there are syntax errors, which may be their cause.
     pub(crate) fn consequence(&mut self, at: usize, problem: Problem) {
-        match self.consequences.len() < KEPT_MAX {
+        match self.consequences.len() < CONSEQUENCES_MAX {
             true => {
                 let error = self.locate(at, problem);
                 self.consequences.push(error);
