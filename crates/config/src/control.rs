@@ -158,7 +158,7 @@ fn tls(section: &Section) -> Option<PeerSettings> {
 fn pools(section: &Section, named: &NamedPools<'_>, report: &mut Report<'_>) -> Vec<String> {
     let Some(Value::Names(names)) = section.value("pools") else { return Vec::new() };
     for (at, name) in names {
-        if named.iter().any(|pool| pool.name == *name) {
+        if named.position(name).is_some() {
             continue;
         }
         let hint = match nearest(name, named.iter().map(|pool| pool.name.as_str())) {
@@ -245,11 +245,11 @@ fn frame(parts: &Parts, with_users: bool) -> String {
     let of_files: BTreeSet<&String> = of_users.chain(&spare).collect();
     let first = parts.pools.iter().chain(of_files.iter().copied()).next();
     // With a control node in the process no file of a token is needed, which would be read. The
-    // listener has no users: the listeners of proxies are in their files.
+    // listener has no users: the listeners of proxies are in their files. No server can have its port.
     let mut frame = format!(
         "[server]\nadmin = \"tcp://127.0.0.1:2\"\n[control]\ncluster = \"c\"\nid = \
          \"z1.proxy.0.1\"\ncoordinator = {{ dir = \"d\" }}\nstate_file = \"s\"\npools = [{}]\nusers \
-         = {with_users}\nlimits = true\n[[listener]]\nbind = \"tcp://127.0.0.1:1\"\nusers = []\npool \
+         = {with_users}\nlimits = true\n[[listener]]\nbind = \"tcp://127.0.0.1:0\"\nusers = []\npool \
          = {}\n",
         left.join(", "),
         string(first.map(String::as_str).unwrap_or_default()),
@@ -306,6 +306,14 @@ kind = "store"
         let control = config.control.unwrap();
         let upstreams = control.upstreams();
         assert_eq!(upstreams.iter().map(|one| one.urls.len()).collect::<Vec<_>>(), [2, 1]);
+    }
+
+    #[test]
+    fn a_server_of_a_document_may_have_any_address() {
+        let servers: Vec<String> = (1..5).map(|port| format!("\"127.0.0.1:{port}\"")).collect();
+        let servers = servers.join(", ");
+        let text = format!("[pool.a]\nkind = \"sharded\"\nservers = [{servers}]\n");
+        assert!(Config::check_document("d", &text).is_ok());
     }
 
     #[test]

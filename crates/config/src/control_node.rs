@@ -114,11 +114,22 @@ impl ControlNodeConfig {
         Self::read_text(trimmed, report, &bus::read_file)
     }
 
-    /// Returns whether a file configures a control node: it has a key that only such files have.
+    /// Returns whether a file configures a control node: it has keys that only such files have. It may
+    /// lack others.
     pub fn is_one(path: &Path) -> bool {
         let text = read_configuration(path, "TOML").unwrap_or_default();
         let (document, _) = DeTable::parse_recoverable(&text);
-        document.get_ref().contains_key("coordinator")
+        let table = document.get_ref();
+        let is_text = |key: &str| {
+            let text = table.get(key).and_then(|value| value.get_ref().as_str());
+            text.is_some_and(|text| !text.is_empty())
+        };
+        let is_table = |key: &str| table.get(key).is_some_and(|value| value.get_ref().is_table());
+        let of_others = ["server", "listener", "pool", "control"];
+        table.contains_key("coordinator")
+            || (["cluster", "audit_file", "events_file"].into_iter().any(is_text)
+                || is_table("bus"))
+                && !of_others.iter().any(|key| table.contains_key(*key))
     }
 
     fn read_text(
@@ -443,6 +454,13 @@ impl Reading<'_, '_> {
             let problem = Problem::new("id is missing in [bus]", "add id = \"z1.control.0.1\"");
             self.report.consequence(0, problem);
         }
+        let id = config.settings.id;
+        if id != NodeId::NONE && id != id.as_control() {
+            let at = plain.get("id").map_or(0, |value| value.span().start);
+            let what = format!("id in [bus]: {id} is not the id of a control node");
+            let hint = format!("write id = \"{}\"", id.as_control());
+            self.report.mistake(at, Problem::new(what, hint));
+        }
         if config.settings.urls.is_empty() && plain.get("listen").is_none() {
             let hint = "add listen = [\"tcp://127.0.0.1:6390\"]: proxies come there";
             self.report.consequence(0, Problem::new("listen is missing in [bus]", hint));
@@ -527,6 +545,20 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_lacks_something_is_told_as_one_of_control() {
+        let folder = keyway_testkit::TempDir::new();
+        let is_one = |text: &str| ControlNodeConfig::is_one(&folder.write("f.toml", text));
+        assert!(is_one(FILE));
+        let (top, bus) = FILE.split_once("[coordinator]").unwrap();
+        assert!(is_one(top) && is_one("audit_file = \"a\"\n"));
+        assert!(is_one(&format!("[bus]{}", bus.split_once("[bus]").unwrap().1)));
+        for other in ["[pool.a]\nkind = \"store\"\n", "[server]\n", "[[listener]]\n"] {
+            assert!(!is_one(&format!("{top}{other}")), "{other}");
+        }
+        assert!(!is_one("") && !is_one("id = \"z1.relay.0.1\"\nlisten = []\n"));
+    }
+
+    #[test]
     fn every_mistake_is_told() {
         for (from, to, told) in [
             ("cluster = \"prod\"\n", "", "cluster is missing"),
@@ -538,6 +570,7 @@ mod tests {
             ("id = \"z1.control.0.1\"\n", "", "id is missing in [bus]"),
             ("token_files = [\"/token\"]", "", "there is no token"),
             ("[bus]\n", "[bus]\npublish = true\n", "publish in [bus]"),
+            ("z1.control.0.1", "z1.proxy.0.1", "write id = \"z1.control.0.1\""),
         ] {
             let errors = read(&FILE.replacen(from, to, 1)).unwrap_err();
             assert!(errors.iter().any(|error| error.contains(told)), "{to}: {errors:?}");

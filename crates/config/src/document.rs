@@ -12,7 +12,8 @@ const INTRODUCTION: &str = r#"# Configuration
 - `keyway check FILE` prints the file as understood, every default filled in, and the memory it
   implies; passwords are masked, and Keyway does not start with a mask in place of a password.
 - Every mistake is reported at once, with its line and what to write instead, and Keyway does not
-  start on a file with one. A key it does not know is a mistake.
+  start on a file with one. A key it does not know is a mistake. Of lines that are no TOML the first
+  20 are reported.
 - Values carry their unit: `"400ms"`, `"30s"`, `"10m"` (us, ms, s, m, h, d); `"64KiB"`, `"64MiB"`,
   `"1GiB"` (and the decimal `"1KB"`, `"1MB"`, `"1GB"`).
 - "required" means that the file is refused without the key.

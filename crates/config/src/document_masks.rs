@@ -24,14 +24,18 @@ impl Config {
         let mut masks = Vec::new();
         masks_of_table(document.get_ref(), &mut masks);
         masks.sort_by_key(|(place, _)| place.start);
-        let mut masked = text.to_owned();
-        for (place, mask) in masks.into_iter().rev() {
-            if masked.get(place.clone()).is_none() {
-                return UNREADABLE.to_owned();
-            }
-            masked.replace_range(place, &string(&mask));
+        let mut masked = String::with_capacity(text.len());
+        let mut end = 0;
+        for (place, mask) in masks {
+            let Some(before) = text.get(end..place.start) else { return UNREADABLE.to_owned() };
+            masked.push_str(before);
+            masked.push_str(&string(&mask));
+            end = place.end;
         }
-        masked
+        match text.get(end..) {
+            Some(rest) => masked + rest,
+            None => UNREADABLE.to_owned(),
+        }
     }
 
     /// Returns whether a document has masks in place of secrets.
@@ -39,8 +43,8 @@ impl Config {
         is_mask(text)
     }
 
-    /// Checks a document as [`Config::check_document`] does, and that it has no masks in place of
-    /// secrets: it is about to be stored.
+    /// Checks a document as [`Config::check_document`] does, that it has no masks in place of secrets,
+    /// and that no server is in two groups: it is about to be stored.
     ///
     /// # Errors
     /// Returns everything wrong with it.
@@ -51,6 +55,7 @@ impl Config {
         for value in DeTable::parse_recoverable(text).0.get_ref().values() {
             refuse_masks(value, &mut report);
         }
+        crate::group_servers::refuse_shared_servers(text, &mut report);
         report.finish().map(|_| config)
     }
 }

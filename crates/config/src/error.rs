@@ -45,6 +45,12 @@ impl Problem {
     }
 }
 
+/// Mistakes that are kept. A file of another program may have one for each of its bytes.
+const KEPT_MAX: usize = 1000;
+
+/// Consequences that are kept. A file may have tens of thousands of pools, each with one.
+const CONSEQUENCES_MAX: usize = 100_000;
+
 /// Collects all mistakes in one file.
 pub(crate) struct Report<'a> {
     path: &'a str,
@@ -54,6 +60,10 @@ pub(crate) struct Report<'a> {
     /// The name of the document that the text goes on with, and where that begins.
     document: Option<(&'a str, usize)>,
     line_starts: Vec<usize>,
+    /// True if there are more errors than were kept.
+    has_more: bool,
+    /// Places that are not TOML and were not kept.
+    more_syntax: usize,
     syntax: Vec<ConfigError>,
     mistakes: Vec<ConfigError>,
     consequences: Vec<ConfigError>,
@@ -70,6 +80,8 @@ impl<'a> Report<'a> {
             text,
             document: None,
             line_starts,
+            has_more: false,
+            more_syntax: 0,
             syntax: Vec::new(),
             mistakes: Vec::new(),
             consequences: Vec::new(),
@@ -108,17 +120,36 @@ impl<'a> Report<'a> {
         }
     }
 
+    /// Tells of places that are not TOML and are not reported each.
+    pub(crate) fn more_syntax(&mut self, count: usize) {
+        self.more_syntax += count;
+    }
+
+    /// Returns whether no further mistake is kept, so that nobody has to explain one.
+    pub(crate) fn is_full(&mut self) -> bool {
+        let is_full = self.mistakes.len() >= KEPT_MAX;
+        self.has_more |= is_full;
+        is_full
+    }
+
     /// Reports a key or value that is wrong in itself.
     pub(crate) fn mistake(&mut self, at: usize, problem: Problem) {
-        let error = self.locate(at, problem);
-        self.mistakes.push(error);
+        if !self.is_full() {
+            let error = self.locate(at, problem);
+            self.mistakes.push(error);
+        }
     }
 
     /// Reports that something is missing or does not fit something else. These errors are dropped
     /// if there are syntax errors, which may be their cause.
     pub(crate) fn consequence(&mut self, at: usize, problem: Problem) {
-        let error = self.locate(at, problem);
-        self.consequences.push(error);
+        match self.consequences.len() < CONSEQUENCES_MAX {
+            true => {
+                let error = self.locate(at, problem);
+                self.consequences.push(error);
+            }
+            false => self.has_more = true,
+        }
     }
 
     /// Reports something suspicious in a file that can be used.
@@ -135,6 +166,11 @@ impl<'a> Report<'a> {
     /// Returns the line that holds byte `at`, from 1.
     pub(crate) fn line_number(&self, at: usize) -> usize {
         self.line_index(at) + 1
+    }
+
+    /// Returns the start of the line that holds byte `at`.
+    pub(crate) fn line_start(&self, at: usize) -> usize {
+        self.line_starts[self.line_index(at)]
     }
 
     /// Returns words for the line that holds byte `at`, such as `line 7`, or `line 3 of document 1.2`.
@@ -167,13 +203,21 @@ impl<'a> Report<'a> {
             errors.retain(|error| self.syntax.iter().all(|syntax| syntax.line != error.line));
         }
         if let Some(last) = self.syntax.last_mut() {
-            last.hint.push_str(" (more mistakes may show once this is TOML)");
+            let more = match self.more_syntax {
+                0 => String::new(),
+                more => format!("{} not shown; ", crate::value::counted(more, "more place")),
+            };
+            last.hint.push_str(&format!(" ({more}more mistakes may show once this is TOML)"));
         }
         errors.append(&mut self.syntax);
         if errors.is_empty() {
             return Ok(in_line_order(self.warnings));
         }
-        Err(in_line_order(errors))
+        let mut errors = in_line_order(errors);
+        if let Some(last) = errors.last_mut().filter(|_| self.has_more) {
+            last.hint.push_str(" (more mistakes are there, and are not shown)");
+        }
+        Err(errors)
     }
 
     fn is_header(&self, line: usize) -> bool {

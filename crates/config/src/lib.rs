@@ -26,6 +26,7 @@ mod document_masks;
 mod emulate;
 mod error;
 mod examples;
+mod group_servers;
 mod hedge;
 pub mod import;
 mod kinds;

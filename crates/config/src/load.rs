@@ -6,6 +6,7 @@ use crate::resolve::resolve;
 use crate::secret::ReadFile;
 use crate::strangers;
 use crate::warnings;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -107,7 +108,8 @@ impl Overlay<'_> {
         let parts = crate::overlay::Parts::of(trimmed(self.text));
         let control = config.control.as_ref();
         let left = control.map_or(&[][..], |control| &control.pools[..]);
-        let pools = left.iter().filter(|pool| parts.pools.contains(pool)).cloned().collect();
+        let its: BTreeSet<&String> = parts.pools.iter().collect();
+        let pools = left.iter().filter(|pool| its.contains(pool)).cloned().collect();
         DocumentConfig {
             name: self.name.to_owned(),
             pools,
@@ -165,6 +167,7 @@ fn read(
     let path = report.path().to_owned();
     let root = reader::read(text, &mut report);
     let config = resolve(&root, read_file, &mut report);
+    crate::group_servers::refuse_shared_servers(text, &mut report);
     let warnings = report.finish().map_err(|errors| strangers::explain(text, &path, errors))?;
     Ok(Config { warnings, ..config })
 }

@@ -43,6 +43,9 @@ pub(crate) fn read_table(
     let mut misspelt = Vec::new();
     for (name, value) in content {
         let Some(key) = table.key(name.get_ref()) else {
+            if report.is_full() {
+                continue;
+            }
             report.mistake(name.span().start, unknown_key(name.get_ref(), table, &header));
             misspelt.extend(meant(name.get_ref(), table).map(|key| (key, name.span().start)));
             continue;
@@ -331,7 +334,8 @@ fn read_pool(
         }
     }
     for (name, _) in content {
-        if schema::POOLS.iter().all(|(_, table)| table.key(name.get_ref()).is_none()) {
+        let is_unknown = schema::POOLS.iter().all(|(_, table)| table.key(name.get_ref()).is_none());
+        if is_unknown && !report.is_full() {
             let problem = unknown_key(name.get_ref(), &schema::SHARDED, &header);
             report.mistake(name.span().start, problem);
         }

@@ -1,9 +1,15 @@
 //! Explains syntax errors of TOML in plain words.
 
 use crate::error::{Problem, Report};
+use std::collections::BTreeSet;
 use toml::de::Error;
 
-/// Reports each syntax error that is not merely the result of another.
+/// Lines that are not TOML and are reported. A file of another program has more.
+const LINES_MAX: usize = 20;
+
+/// Reports each syntax error that is not merely the result of another. Of several errors on one line
+/// the first is reported. Takes time in proportion to the text and the errors, of which each byte may
+/// have one.
 pub(crate) fn report_all(text: &str, errors: &[Error], report: &mut Report<'_>) {
     let mut places: Vec<(usize, usize, &str)> = errors
         .iter()
@@ -13,38 +19,55 @@ pub(crate) fn report_all(text: &str, errors: &[Error], report: &mut Report<'_>) 
         })
         .collect();
     places.sort_unstable();
-    let mut repeated_headers = Vec::new();
-    for (start, end, message) in places {
+    let headers = if places.is_empty() { Vec::new() } else { headers(text) };
+    let mut repeated_headers = BTreeSet::new();
+    let mut lines = 0;
+    let mut last_line = None;
+    for (nth, (start, end, message)) in places.iter().copied().enumerate() {
+        let line_start = report.line_start(start);
         if message == "duplicate key" {
-            let header = header_above(text, start);
-            let line_start = text[..start].rfind('\n').map_or(0, |newline| newline + 1);
+            let header = header_above(&headers, start);
             if header == Some(line_start) {
-                repeated_headers.push(line_start);
+                repeated_headers.insert(line_start);
             } else if header.is_some_and(|header| repeated_headers.contains(&header)) {
                 // The table is there twice, so its keys are too.
                 continue;
             }
         }
-        let rest = text[start..].lines().next().unwrap_or_default();
+        if last_line == Some(line_start) {
+            continue;
+        }
+        if lines == LINES_MAX {
+            report.more_syntax(places.len() - nth);
+            return;
+        }
+        (lines, last_line) = (lines + 1, Some(line_start));
+        let rest = text.get(start..).and_then(|rest| rest.lines().next()).unwrap_or_default();
+        let found = text.get(start..end).unwrap_or_default();
         let line = report.line_text(start);
-        let problem = of_line(line.trim(), rest, &text[start..end])
-            .unwrap_or_else(|| explain(message, &text[start..end], line));
+        let problem =
+            of_line(line.trim(), rest, found).unwrap_or_else(|| explain(message, found, line));
         report.syntax(start, problem);
     }
 }
 
-/// Returns the start of the last line at or above `at` that begins with `[`.
-fn header_above(text: &str, at: usize) -> Option<usize> {
-    let line_end = text[at..].find('\n').map_or(text.len(), |newline| at + newline);
+/// Returns the start of each line that begins with `[`.
+fn headers(text: &str) -> Vec<usize> {
     let mut line_start = 0;
-    let mut header = None;
-    for line in text[..line_end].split_inclusive('\n') {
+    let mut headers = Vec::new();
+    for line in text.split_inclusive('\n') {
         if line.trim_start().starts_with('[') {
-            header = Some(line_start);
+            headers.push(line_start);
         }
         line_start += line.len();
     }
-    header
+    headers
+}
+
+/// Returns the last of the headers that is at or above the line of `at`.
+fn header_above(headers: &[usize], at: usize) -> Option<usize> {
+    let above = headers.partition_point(|header| *header <= at);
+    headers.get(above.checked_sub(1)?).copied()
 }
 
 /// Explains an error. `found` is the text at which the parser points, `line` the line that holds

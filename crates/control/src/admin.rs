@@ -138,7 +138,7 @@ impl Admin {
         let (begin, begun) = oneshot::channel();
         let thread = std::thread::Builder::new()
             .name("keyway-admin".into())
-            .spawn(move || serve(&runtime, options, listener, state, (begun, stopped)))
+            .spawn(move || serve(runtime, options, listener, state, (begun, stopped)))
             .map_err(AdminError::Thread)?;
         Ok(AdminHandle {
             local_addr,
@@ -210,7 +210,7 @@ impl fmt::Debug for AdminHandle {
 
 /// Runs the thread.
 fn serve(
-    runtime: &Runtime,
+    runtime: Runtime,
     options: AdminOptions,
     listener: TcpListener,
     state: Arc<dyn AdminState>,
@@ -235,6 +235,9 @@ fn serve(
         // Connections that are not done by then are cut off with the runtime.
         let _ = timeout(limits.stop_time, open.shutdown()).await;
     });
+    // A thread that still checks a document, or waits for a worker, holds up nobody: there is no
+    // client any more to whom it could answer.
+    runtime.shutdown_background();
 }
 
 async fn accept_all(

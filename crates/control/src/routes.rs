@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -11,7 +12,8 @@ use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
 use keyway_tls::PeerCertificate;
 use keyway_users::Operator;
-use tokio::sync::Semaphore;
+use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use crate::access::{Access, Caller, Kind, Need, RequestParts};
@@ -64,6 +66,10 @@ const REFUSED_BODY_TIME: Duration = Duration::from_secs(1);
 /// answer. More are refused: each keeps its place as long as it takes, and too few would be left for
 /// other requests.
 const SLOW_WAITING_MAX: usize = 8;
+
+/// Most of these of one operator, so that others have some. Clients of an address without operators
+/// are all the same one, and have all.
+const SLOW_OF_ONE_MAX: usize = 4;
 
 /// Most requests that members answer at a time. More wait.
 const MEMBERS_ASKED_MAX: usize = 4;
@@ -133,19 +139,73 @@ pub(crate) struct Answering {
 /// Permits for requests that take long.
 pub(crate) struct Slow {
     /// For those that run, or wait for others.
-    orders: Semaphore,
+    orders: Arc<Semaphore>,
+    /// The operators who have some of these, with their number.
+    of_operators: Arc<Mutex<BTreeMap<String, usize>>>,
     /// For those that read from members, and for those of them that are answered.
-    members: [Semaphore; 2],
+    members: [Arc<Semaphore>; 2],
     /// For those that wait for an event.
     followers: Semaphore,
+}
+
+/// The permits of a request. The thread that answers has them until it is done: its client may leave
+/// earlier, and begin another one.
+struct Permits {
+    _of_all: Vec<OwnedSemaphorePermit>,
+    _of_one: Option<Share>,
+}
+
+/// One of the requests of an operator.
+struct Share {
+    all: Arc<Mutex<BTreeMap<String, usize>>>,
+    name: String,
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut all = self.all.lock();
+        match all.get_mut(&self.name) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => drop(all.remove(&self.name)),
+        }
+    }
+}
+
+impl Slow {
+    /// Returns the permits of a change, unless too many take long already.
+    fn order(&self, operator: &Operator) -> Option<Permits> {
+        let permit = Arc::clone(&self.orders).try_acquire_owned().ok()?;
+        let name = operator.name().to_owned();
+        let mut all = self.of_operators.lock();
+        let count = all.get(&name).copied().unwrap_or_default();
+        if count >= SLOW_OF_ONE_MAX && name != Operator::ANONYMOUS {
+            return None;
+        }
+        all.insert(name.clone(), count + 1);
+        let share = Share { all: Arc::clone(&self.of_operators), name };
+        Some(Permits { _of_all: vec![permit], _of_one: Some(share) })
+    }
+
+    /// Returns the permits of a request that members answer, unless too many wait already.
+    async fn members(&self) -> Option<Permits> {
+        let [read, asked] = &self.members;
+        let read = Arc::clone(read).try_acquire_owned().ok()?;
+        let asked = Arc::clone(asked).acquire_owned().await.ok()?;
+        Some(Permits { _of_all: vec![read, asked], _of_one: None })
+    }
 }
 
 /// Returns a permit for each of the [`SLOW_WAITING_MAX`] and [`FOLLOWERS_MAX`] requests that take
 /// long.
 pub(crate) fn slow() -> Arc<Slow> {
-    let orders = Semaphore::new(SLOW_WAITING_MAX);
-    let members = [MEMBERS_READ_MAX, MEMBERS_ASKED_MAX].map(Semaphore::new);
-    Arc::new(Slow { orders, members, followers: Semaphore::new(FOLLOWERS_MAX) })
+    let [orders, read, asked] = [SLOW_WAITING_MAX, MEMBERS_READ_MAX, MEMBERS_ASKED_MAX]
+        .map(|count| Arc::new(Semaphore::new(count)));
+    Arc::new(Slow {
+        orders,
+        of_operators: Arc::default(),
+        members: [read, asked],
+        followers: Semaphore::new(FOLLOWERS_MAX),
+    })
 }
 
 /// Answers one request. Never fails: a request that cannot be executed gets a status.
@@ -177,15 +237,19 @@ async fn reply_to(
         Err(refused) => (refused.0, Some(refused.1)),
     };
     let patience = if refusal.is_some() { REFUSED_BODY_TIME } else { BODY_TIME };
-    let longest = api::body_len_max(&head.method, head.uri.path()).filter(|_| refusal.is_none());
-    let longest = longest.unwrap_or(BODY_LEN_MAX);
+    let of_document = api::body_len_max(&head.method, head.uri.path());
+    let longest = of_document.filter(|_| refusal.is_none()).unwrap_or(BODY_LEN_MAX);
     let body = timeout(patience, Limited::new(body, longest).collect()).await;
     place.enter(Stage::Working);
     let (caller, body) = match (caller, refusal, body) {
         (caller, Some(problem), _) => return (api::refuse(&problem), caller),
         (Some(caller), None, Ok(Ok(body))) => (caller, body.to_bytes()),
         (caller, None, Ok(_)) => {
-            let what = format!("the body is broken, or longer than {longest} bytes");
+            let (whose, len_max) = match of_document {
+                Some(_) => ("its document is ", keyway_fleet::limits::DOCUMENT_LEN_MAX),
+                None => ("", longest),
+            };
+            let what = format!("the body is broken, or {whose}longer than {len_max} bytes");
             return (api::refuse(&Problem::new(StatusCode::PAYLOAD_TOO_LARGE, what)), caller);
         }
         (caller, None, Err(_)) => {
@@ -264,7 +328,8 @@ async fn respond_api(
     (head, body, caller): (Parts, Bytes, Caller),
 ) -> Reply {
     let takes_long = api::takes_long(&head.method, head.uri.path());
-    let (method, path) = (head.method.clone(), head.uri.path().to_owned());
+    let reads_members = api::reads_members(&head.method, head.uri.path());
+    let operator = caller.operator.clone();
     let answer = move || {
         let call = Call {
             method: &head.method,
@@ -279,20 +344,19 @@ async fn respond_api(
     if !takes_long {
         return answer();
     }
-    let permits = match api::reads_members(&method, &path) {
-        true => {
-            let [read, asked] = &slow.members;
-            let read = read.try_acquire().ok();
-            let asked = if read.is_some() { asked.acquire().await.ok() } else { None };
-            read.zip(asked).map(|(read, asked)| (read, Some(asked)))
-        }
-        false => slow.orders.try_acquire().ok().map(|permit| (permit, None)),
+    let permits = match reads_members {
+        true => slow.members().await,
+        false => slow.order(&operator),
     };
-    let Some(_permits) = permits else {
+    let Some(permits) = permits else {
         let what = "other requests that take long wait already: try again when they are done";
         return api::refuse(&Problem::new(StatusCode::SERVICE_UNAVAILABLE, what));
     };
-    tokio::task::spawn_blocking(answer).await.unwrap_or_else(|_| {
+    let answered = tokio::task::spawn_blocking(move || {
+        let _permits = permits;
+        answer()
+    });
+    answered.await.unwrap_or_else(|_| {
         let what = "it has failed; the log says why";
         api::refuse(&Problem::new(StatusCode::INTERNAL_SERVER_ERROR, what))
     })
@@ -474,5 +538,32 @@ fn kill_script(state: &dyn AdminState, target: &Target<'_>) -> Reply {
             reply(StatusCode::CONFLICT, text)
         }
         Err(text) => reply(StatusCode::NOT_FOUND, text + "\n"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use keyway_users::Role;
+
+    #[test]
+    fn one_operator_leaves_some_requests_to_others() {
+        let of = |name: &str| Operator::new(name, Role::Operator, None).expect("a name");
+        let (ann, bob, slow) = (of("ann"), of("bob"), slow());
+        let take = |operator: &Operator| slow.order(operator);
+        let mut of_ann: Vec<_> = (0..SLOW_OF_ONE_MAX).map(|_| take(&ann)).collect();
+        assert!(of_ann.iter().all(Option::is_some) && take(&ann).is_none());
+        let of_bob: Vec<_> = (0..SLOW_OF_ONE_MAX).map(|_| take(&bob)).collect();
+        assert!(of_bob.iter().all(Option::is_some));
+        assert!(take(&of("eve")).is_none(), "there are {SLOW_WAITING_MAX} altogether");
+        drop(of_ann.pop());
+        assert!(take(&bob).is_none() && take(&ann).is_some());
+        drop((of_ann, of_bob));
+        assert!(slow.of_operators.lock().is_empty());
+        let anybody = Operator::anonymous();
+        let all: Vec<_> = (0..SLOW_WAITING_MAX).map(|_| take(&anybody)).collect();
+        assert!(all.iter().all(Option::is_some) && take(&anybody).is_none());
+        drop(all);
+        assert!(slow.of_operators.lock().is_empty());
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use keyway_control::{
-    Admin, AdminError, AdminHandle, AdminLimits, AdminOptions, AdminState, BackendStatus,
+    Admin, AdminError, AdminHandle, AdminLimits, AdminOptions, AdminState, Api, BackendStatus,
     PoolStatus, ScriptKill,
 };
 use keyway_metrics::{Layout, PoolLayout, Registry};
@@ -483,4 +483,59 @@ fn stopping_finishes_a_reply_under_way() {
         scope.spawn(move || admin.stop());
         assert!(read_to_end(&mut stream).len() > 16 << 20);
     });
+}
+
+/// A process whose requests that take long have no end.
+#[derive(Default)]
+struct Stuck {
+    is_asked: AtomicBool,
+}
+
+impl AdminState for Stuck {
+    fn metrics(&self, _out: &mut String) {}
+
+    fn draining(&self) -> bool {
+        false
+    }
+
+    fn not_ready(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn pools(&self) -> Vec<PoolStatus> {
+        Vec::new()
+    }
+
+    fn restore_backend(&self, _pool: &str, _backend: &str) -> Result<bool, String> {
+        Err(String::new())
+    }
+
+    fn kill_script(&self, _pool: &str) -> Result<ScriptKill, String> {
+        Err(String::new())
+    }
+
+    fn api(&self) -> Option<&dyn Api> {
+        self.is_asked.store(true, Relaxed);
+        loop {
+            std::thread::park();
+        }
+    }
+}
+
+#[test]
+fn the_end_of_the_listener_does_not_wait_for_a_request_that_takes_long() {
+    let state = Arc::new(Stuck::default());
+    let shared: Arc<dyn AdminState> = state.clone();
+    let handle = Admin::start("127.0.0.1:0", shared).expect("a free port");
+    let mut client = connect(handle.local_addr());
+    let request = b"POST /v1/reload HTTP/1.1\r\nHost: 127.0.0.1\r\nKeyway-Change: 1\r\n\r\n";
+    client.write_all(request).expect("the listener reads");
+    keyway_testkit::wait_until("it is asked", WATCHDOG, || state.is_asked.load(Relaxed));
+    let (end, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        drop(handle);
+        let _ = end.send(());
+    });
+    ended.recv_timeout(WATCHDOG).expect("the listener has ended");
+    drop(client);
 }

@@ -46,7 +46,7 @@ impl FaultKind {
             FaultKind::Denied => "check the user, its password and its permissions",
             FaultKind::SessionLost => "begin another session",
             FaultKind::RolledBack => {
-                "find out why; to accept this state, start again without the remembered mark"
+                "find out why; to accept this state, restart this control node"
             }
             FaultKind::TooLarge => "split it",
             FaultKind::Busy => "try again",

@@ -18,6 +18,14 @@ pub struct Document {
     pub text: Arc<str>,
 }
 
+impl Document {
+    /// Returns the refusal of a text of `len` bytes, if it is too long for a document.
+    pub fn too_long(len: usize) -> Option<String> {
+        let what = || format!("the document has {len} bytes, and may have {DOCUMENT_LEN_MAX}");
+        (len > DOCUMENT_LEN_MAX).then(what)
+    }
+}
+
 /// A document as a leader publishes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Published {

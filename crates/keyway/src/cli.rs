@@ -8,7 +8,7 @@ use crate::upgrade::TakeOver;
 use anyhow::{Context, Result};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use keyway_config::{Config, ConfigError, counted};
+use keyway_config::{Config, ConfigError, ControlNodeConfig, counted};
 use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::ffi::OsStringExt;
@@ -260,7 +260,12 @@ fn default_config(bind: Option<&str>) -> Result<Config, Vec<ConfigError>> {
 }
 
 fn check(Check { file, quiet }: &Check) -> Result<ExitCode> {
-    if keyway_config::ControlNodeConfig::is_one(file) {
+    if ControlNodeConfig::is_one(file) {
+        let config = ControlNodeConfig::load(file).ok();
+        let path = file.display().to_string();
+        for warning in config.iter().flat_map(|it| crate::directories::of_control(it, &path)) {
+            eprintln!("warning: {warning}");
+        }
         return crate::control_node::check(file, *quiet);
     }
     if keyway_config::BusConfig::is_one(file) {

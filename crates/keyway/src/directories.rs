@@ -1,7 +1,7 @@
 //! The warnings of `keyway check` about the directories of logs and snapshots: `serve` would not start
 //! without them.
 
-use keyway_config::{Config, ConfigError, PoolKindConfig};
+use keyway_config::{Config, ConfigError, ControlNodeConfig, CoordinatorConfig, PoolKindConfig};
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use std::path::Path;
 
@@ -35,6 +35,51 @@ pub fn warnings(config: &Config, path: &str) -> Vec<ConfigError> {
     warnings
 }
 
+/// Warns of files and directories of a control node that it cannot use: it would not start.
+pub fn of_control(config: &ControlNodeConfig, path: &str) -> Vec<ConfigError> {
+    let files = [("audit_file", &config.audit_file), ("events_file", &config.events_file)];
+    let files =
+        files.into_iter().filter_map(|(key, file)| Some((key, fault_of_file(file.as_deref()?)?)));
+    let dir = match &config.coordinator {
+        CoordinatorConfig::Files(dir) => fault_of_new(dir),
+        CoordinatorConfig::Etcd(_) | CoordinatorConfig::ZooKeeper(_) => None,
+    };
+    let all = files.chain(dir.map(|fault| ("dir in [coordinator]", fault)));
+    let told = all.map(|(key, (what, hint))| ConfigError {
+        path: path.to_owned(),
+        line: 0,
+        column: 0,
+        what: format!("{key}: {what}; `control` would not start"),
+        hint,
+    });
+    told.collect()
+}
+
+/// Returns what is wrong with a file that is appended to, and what to do. It may not be there yet.
+fn fault_of_file(file: &Path) -> Option<(String, String)> {
+    let shown = file.display();
+    if file.is_dir() {
+        let what = format!("{shown} is a directory");
+        return Some((what, "name a file in it".to_owned()));
+    }
+    if !file.exists() {
+        return fault_of(directory_of(file));
+    }
+    let error = accessat(CWD, file, Access::WRITE_OK, AtFlags::EACCESS).err()?;
+    let what = format!("{shown} cannot be written to by this user: {error}");
+    Some((what, "let the user that keyway runs as write to it, or check as that user".to_owned()))
+}
+
+/// Returns what is wrong with a directory that is made if it is not there, and what to do.
+fn fault_of_new(directory: &Path) -> Option<(String, String)> {
+    let there = directory.ancestors().find(|part| part.exists())?;
+    if !there.is_dir() {
+        let what = format!("{} is no directory", there.display());
+        return Some((what, "name a directory".to_owned()));
+    }
+    fault_of(there)
+}
+
 /// Returns the directory of a file.
 pub fn directory_of(file: &Path) -> &Path {
     match file.parent() {
@@ -64,6 +109,22 @@ mod tests {
     fn a_file_without_a_directory_is_in_the_current_one() {
         assert_eq!(directory_of(Path::new("a.rdb")), Path::new("."));
         assert_eq!(directory_of(Path::new("/var/a.rdb")), Path::new("/var"));
+    }
+
+    #[test]
+    fn a_file_or_directory_of_control_may_be_made_where_it_is_not() {
+        let folder = keyway_testkit::TempDir::new();
+        let at = |name: &str| folder.path().join(name);
+        let there = folder.write("there", "");
+        assert_eq!(fault_of_file(&at("new.log")), None);
+        assert_eq!(fault_of_file(&there), None);
+        assert_eq!(fault_of_new(&at("a/b/c")), None);
+        assert_eq!(fault_of_new(folder.path()), None);
+        let told = |fault: Option<(String, String)>| fault.expect("a fault").0;
+        assert!(told(fault_of_file(&at("no/new.log"))).contains("there is no directory"));
+        assert!(told(fault_of_file(folder.path())).contains("is a directory"));
+        assert!(told(fault_of_new(&there)).contains("is no directory"));
+        assert!(told(fault_of_new(&there.join("a"))).contains("is no directory"));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The admin listener of a control node. It asks the node's thread, which knows everything.
 
-use super::document::{changes, check, check_rights};
+use super::document::{changes, check, check_groups, check_rights};
 use super::inside::Desk;
 use super::passing;
 use crate::operators::RequestLog;
@@ -346,6 +346,7 @@ impl FleetApi for Asking {
                 let what =
                     format!("revision {wanted} is not kept: keyway ctl documents tells which");
                 let text = of(wanted).ok_or(ApplyRefusal::Conflict(what))?;
+                check_groups(&text).map_err(ApplyRefusal::Invalid)?;
                 (text, Some(wanted))
             }
         };

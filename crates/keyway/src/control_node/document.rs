@@ -1,24 +1,47 @@
 //! The changes of a document, for people.
 
 use crate::reload::diff;
-use keyway_config::{Config, DocumentChange};
+use keyway_config::{Config, ConfigError, DocumentChange};
+use keyway_fleet::Document;
 use keyway_users::{Operator, Role};
+use std::collections::BTreeSet;
+
+/// Errors of a document that are told. More fill an operator's screen, and the entry of the audit log.
+const ERRORS_MAX: usize = 20;
 
 /// Checks a document that an operator wants to be stored.
 ///
 /// # Errors
-/// Returns everything that is wrong with it.
+/// Returns what is wrong with it: the first errors, and how many others there are.
 pub fn check(text: &str) -> Result<(), Vec<String>> {
+    // A text that is too long is not read: that takes time.
+    if let Some(what) = Document::too_long(text.len()) {
+        return Err(vec![what]);
+    }
     Config::check_new_document("document", text).map_err(lines).map(|_| ())
 }
 
-fn lines(errors: Vec<keyway_config::ConfigError>) -> Vec<String> {
-    errors.iter().map(ToString::to_string).collect()
+/// Checks that no server of a document that was stored earlier is in two groups.
+///
+/// # Errors
+/// Returns every server that is.
+pub fn check_groups(text: &str) -> Result<(), Vec<String>> {
+    Config::check_groups("document", text).map_err(lines)
+}
+
+fn lines(errors: Vec<ConfigError>) -> Vec<String> {
+    let mut lines: Vec<String> = errors.iter().take(ERRORS_MAX).map(ToString::to_string).collect();
+    if let Some(more) = errors.len().checked_sub(ERRORS_MAX).filter(|more| *more > 0) {
+        let more = keyway_config::counted(more, "more error");
+        lines.push(format!("not shown: {more}"));
+    }
+    lines
 }
 
 /// Checks that an operator may change all that differs between two documents. Users and limits are an
 /// admin's. So are files and variables of hosts: their contents may go to a server that the document
-/// names.
+/// names. A new server of a group is for operators of all pools: control makes any redis-server that
+/// it reaches a replica, which empties it, and the server may be one of another pool.
 ///
 /// # Errors
 /// Returns the first thing that it may not change.
@@ -30,6 +53,15 @@ pub fn check_rights(operator: &Operator, old: &str, new: &str) -> Result<(), Str
     if let Some(file) = Config::other_files(old, new) {
         return Err(format!(
             "this names a file or a variable of hosts, {file}: an admin may, and {name} is none"
+        ));
+    }
+    if operator.pools().is_some()
+        && let Some((pool, server)) = Config::new_group_server(old, new)
+    {
+        return Err(format!(
+            "server {server} is new in the group of pool {pool}, and control would make it a \
+             replica, which empties it: an operator of all pools may do that, and {name} is one of \
+             some pools"
         ));
     }
     match Config::changed_parts(old, new) {
@@ -66,15 +98,19 @@ pub fn changes(old: &str, new: &str) -> Result<Vec<String>, Vec<String>> {
         text => Some(Config::check_document("document", text).map_err(lines)?),
     };
     let (before, after) = (Parts::of(old.as_ref()), Parts::of(new.as_ref()));
+    // A document may have ten thousand pools.
     let lacks = |mine: &[String], its: &[String]| {
+        let its: BTreeSet<&String> = its.iter().collect();
         mine.iter().filter(|part| !its.contains(part)).cloned().collect::<Vec<_>>()
     };
     let mut told: Vec<String> = Vec::new();
     told.extend(lacks(&before.all, &after.all).iter().map(|part| format!("{part}: removed")));
     if let (Some(old), Some(new)) = (&old, &new) {
+        let (before, after): (BTreeSet<&str>, BTreeSet<&str>) =
+            (texts(&before.shown), texts(&after.shown));
         let is_of_both = |line: &String| {
-            let begins = |part: &&String| line.starts_with(&format!("{part}: "));
-            before.shown.iter().filter(|part| after.shown.contains(part)).any(|part| begins(&part))
+            let mut ends = line.match_indices(": ").filter_map(|(end, _)| line.get(..end));
+            ends.any(|part| before.contains(part) && after.contains(part))
         };
         told.extend(diff(old, new).into_iter().filter(is_of_both));
     }
@@ -90,6 +126,10 @@ pub fn changes(old: &str, new: &str) -> Result<Vec<String>, Vec<String>> {
         );
     }
     Ok(told)
+}
+
+fn texts(all: &[String]) -> BTreeSet<&str> {
+    all.iter().map(String::as_str).collect()
 }
 
 /// The parts of a document, each as lines about differences begin.
@@ -112,7 +152,8 @@ impl Parts {
             users.clone().map(|user| format!("user {}", user.name())).collect();
         all.extend(document.limits.then(|| "limits".to_owned()));
         // Other pools are those of files that users name.
-        let pools = config.pools.iter().filter(|pool| document.pools.contains(&pool.name));
+        let its: BTreeSet<&String> = document.pools.iter().collect();
+        let pools = config.pools.iter().filter(|pool| its.contains(&pool.name));
         all.extend(pools.clone().map(|pool| format!("pool {}", pool.name)));
         let quoted = pools.map(|pool| format!("pool \"{}\"", pool.name));
         let shown = all.iter().cloned().chain(quoted).collect();
@@ -186,6 +227,36 @@ mod tests {
         assert!(told(&with, POOLS).ends_with("each proxy has the users of its file"));
     }
 
+    /// Each byte of these is an error. Checking them takes time in proportion to them: it took
+    /// minutes before.
+    #[test]
+    fn a_document_of_mistakes_is_checked_in_proportion_and_told_in_part() {
+        let len_max = keyway_fleet::limits::DOCUMENT_LEN_MAX;
+        let len = len_max / 4;
+        let numbered = |len: usize, end: &str| -> String {
+            (0..len / 16).map(|nth| format!("k{nth}=1{end}")).collect()
+        };
+        let repeated = |text: &str| text.repeat(len / text.len());
+        for text in [
+            format!("# {}", "\u{1}".repeat(len - 2)),
+            repeated("\u{7f}\n"),
+            repeated("a b\n"),
+            repeated("a=1\n"),
+            repeated("[a]\n"),
+            numbered(len, "\n"),
+            format!("pool={{{}}}", numbered(len, ",")),
+        ] {
+            let errors = check(&text).expect_err("it is wrong");
+            assert!((1..=ERRORS_MAX + 1).contains(&errors.len()), "{} errors", errors.len());
+            let is_told = |error: &String| {
+                error.contains("not shown") || error.contains("more mistakes may show")
+            };
+            assert!(errors.iter().any(is_told), "{errors:?}");
+        }
+        let longer = check(&"#".repeat(len_max + 1)).expect_err("it is too long");
+        assert_eq!(longer, ["the document has 262145 bytes, and may have 262144"]);
+    }
+
     #[test]
     fn users_limits_and_files_are_an_admins() {
         let of = |role, pools: Option<&str>| {
@@ -211,6 +282,25 @@ mod tests {
             assert_eq!(check_rights(&one, old, new).is_ok(), ok_of_one, "{old}{new}");
             assert_eq!(check_rights(&admin, old, new), Ok(()), "{old}{new}");
         }
+        // A server that becomes one of a group is emptied, whatever pool it is in.
+        let group = |more: &str| {
+            format!("[pool.a]\nkind = \"replicated\"\nfailover = {{}}\nservers = [\"h:1\"{more}]\n")
+        };
+        let plain = group("").replace("failover = {}\n", "");
+        for (old, new, ok_of_one) in [
+            (group(""), group(", \"h:2\""), false),
+            (group(", \"h:2\""), group(""), true),
+            (group(""), group("").replace("h:1", "H:1"), true),
+            (group(""), group("").replace("{}", "{ quorum = 1 }"), true),
+            (plain.clone(), group(""), false),
+            (String::new(), group(""), false),
+            (group(""), plain, true),
+        ] {
+            assert_eq!(check_rights(&one, &old, &new).is_ok(), ok_of_one, "{old}{new}");
+            assert_eq!(check_rights(&all, &old, &new), Ok(()), "{old}{new}");
+        }
+        let told = check_rights(&one, "", &group("")).expect_err("it is refused");
+        assert!(told.contains("h:1") && told.contains("operator of all pools"), "{told}");
         // A viewer may change nothing.
         assert!(check_rights(&of(Role::Viewer, None), "", POOLS).is_err());
     }

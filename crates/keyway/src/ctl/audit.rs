@@ -72,9 +72,21 @@ pub fn audit(ctl: &Ctl, client: &Client, of: &AuditOf) -> ExitCode {
         Err(Unreachable(what)) => return fail(&what, UNREACHABLE),
     };
     match of.verify && answer.status == 200 {
-        true => verdict(check(&answer.body)),
+        true => verdict(check(&answer.body).and_then(|whole| match fault(client) {
+            None => Ok(whole),
+            Some(fault) => Err(format!(
+                "the control node cannot read the coordinator, and has the entries from before: \
+                 {fault}"
+            )),
+        })),
         false => tell(ctl, &answer),
     }
+}
+
+/// Returns the reason why the control node cannot read the coordinator, if it cannot.
+fn fault(client: &Client) -> Option<String> {
+    let fleet = client.ask("GET", "/v1/fleet", None).ok().filter(|fleet| fleet.status == 200)?;
+    fleet.body["fault"].as_str().map(str::to_owned)
 }
 
 fn verdict(checked: Result<String, String>) -> ExitCode {
@@ -139,7 +151,7 @@ fn check_file(path: &Path) -> Result<String, String> {
         chain = Some(next);
     }
     let Some(Chain { number: last, hash }) = chain else {
-        return Ok(format!("{shown} has no entries\n"));
+        return Err(format!("{shown} is empty: it proves nothing"));
     };
     let begins = match first {
         0 | 1 => "",
@@ -263,6 +275,14 @@ mod tests {
         for wrong in ["", "h", "5", "-1h", "1w", "é", "99999999999d"] {
             assert!(ago(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn an_empty_file_is_no_proof() {
+        let folder = keyway_testkit::TempDir::new();
+        let told = check_file(&folder.write("audit.log", "")).expect_err("it is empty");
+        assert!(told.contains("is empty"), "{told}");
+        assert!(check_file(&folder.write("other.log", "\n")).is_err());
     }
 
     #[test]

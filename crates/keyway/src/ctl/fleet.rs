@@ -2,6 +2,7 @@
 
 use super::show::text;
 use crate::control_node::changes;
+use keyway_fleet::Document;
 use keyway_fleet::limits::{WATCH_MAX, WATCH_MIN};
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -30,10 +31,15 @@ impl Storing {
     /// Returns the order to store a file as the next document.
     ///
     /// # Errors
-    /// Returns the reason why the file cannot be read.
+    /// Returns the reason why the file cannot be read, or that it is too long.
     pub fn of_file(&self, file: &Path) -> Result<Value, String> {
         let mut order = self.order();
-        order["document"] = read(file)?.into();
+        let text = read(file)?;
+        // A longer one would not be read to its end, and no answer would come.
+        if let Some(what) = Document::too_long(text.len()) {
+            return Err(format!("{}: {what}", file.display()));
+        }
+        order["document"] = text.into();
         Ok(order)
     }
 
@@ -297,6 +303,17 @@ mod tests {
         for text in ["", "s", "0s", "25h", "5", "5é", "99999999999999999999s", "1d"] {
             assert!(watch(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_file_that_is_too_long_is_not_sent() {
+        let folder = keyway_testkit::TempDir::new();
+        let storing = Storing { base: Some(0), dry_run: true, share: None, watch: None };
+        let longest = folder.write("longest.toml", "#".repeat(262_144));
+        assert!(storing.of_file(&longest).is_ok());
+        let longer = folder.write("longer.toml", "#".repeat(262_145));
+        let told = storing.of_file(&longer).expect_err("it is too long");
+        assert!(told.contains("has 262145 bytes, and may have 262144"), "{told}");
     }
 
     fn kept() -> Value {

@@ -1,5 +1,6 @@
 //! The members of a fleet on the command line: a control node answers for all of them, or for some.
 
+use super::client::{Answer, Client};
 use super::show::{head, list, table, text};
 use clap::Args;
 use serde_json::Value;
@@ -55,6 +56,24 @@ impl MembersOf {
         }
         path
     }
+}
+
+/// The advice for a change that a control node asks no members for unless they are named.
+pub const NAME_THEM: &str = "a control node asks its members for it: name them with --members IDS or \
+                             --members all, or name a zone with --zone NUMBER; keyway ctl fleet has \
+                             the ids";
+
+/// Returns whether an answer has no address of a pool because no member has the pool.
+pub fn lack_pool(client: &Client, pool: &str, answer: &Answer) -> bool {
+    if answer.status != 200 || !list(&answer.body["proxies"]).is_empty() {
+        return false;
+    }
+    let Ok(fleet) = client.ask("GET", "/v1/fleet", None) else { return false };
+    fleet.status == 200 && !has_pool(&fleet.body, pool)
+}
+
+fn has_pool(fleet: &Value, pool: &str) -> bool {
+    list(&fleet["members"]).iter().any(|one| list(&one["pools"]).iter().any(|its| its == pool))
 }
 
 /// Returns the path that a control node names in place of one that it has not, with the query of
@@ -153,6 +172,12 @@ mod tests {
         for body in [json!({}), json!({"instead": "http://example.org/"}), json!({"instead": 5})] {
             assert_eq!(instead("/v1/pools", &body), None);
         }
+    }
+
+    #[test]
+    fn a_pool_is_known_if_a_member_has_it() {
+        let fleet = json!({"members": [{"pools": ["a"]}, {"pools": []}, {}]});
+        assert!(has_pool(&fleet, "a") && !has_pool(&fleet, "b") && !has_pool(&json!({}), "a"));
     }
 
     #[test]

@@ -339,13 +339,24 @@ pub fn run(ctl: &Ctl) -> Result<ExitCode> {
         false => path,
     };
     let ask = |path: &str| client.ask(method, path, body.as_ref());
-    let answer = ask(&path).and_then(|answer| match members::instead(&path, &answer.body) {
+    let mut answer = ask(&path);
+    if let Ok(refused) = &answer
+        && refused.status == 404
+        && let Some(instead) = members::instead(&path, &refused.body)
+    {
+        if matches!(ctl.what, What::Drain { .. }) {
+            return Ok(fail(members::NAME_THEM, 2));
+        }
         // A control node answers for its members.
-        Some(instead) if answer.status == 404 => ask(&instead),
-        _ => Ok(answer),
-    });
+        answer = ask(&instead);
+    }
     match answer {
-        Ok(answer) => Ok(tell(ctl, &answer)),
+        Ok(answer) => match &ctl.what {
+            What::Proxies { pool: Some(pool) } if members::lack_pool(&client, pool, &answer) => {
+                Ok(fail(&format!("no member of the fleet has a pool {pool:?}"), REFUSED))
+            }
+            _ => Ok(tell(ctl, &answer)),
+        },
         Err(Unreachable(what)) => Ok(fail(&what, UNREACHABLE)),
     }
 }

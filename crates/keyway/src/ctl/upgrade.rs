@@ -1,7 +1,7 @@
 //! `keyway ctl upgrade`: asks for an upgrade, and waits for its outcome.
 
 use super::client::{Answer, Client, Unreachable};
-use super::{Ctl, REFUSED, UNREACHABLE, What, fail, request, tell};
+use super::{Ctl, REFUSED, UNREACHABLE, What, fail, members, request, tell};
 use serde_json::Value;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -19,6 +19,9 @@ pub fn run(ctl: &Ctl, client: &Client) -> ExitCode {
     let (method, path, body) = request(&What::Upgrade);
     let asked = match client.ask(method, &path, body.as_ref()) {
         Ok(answer) if answer.status == 202 => answer,
+        Ok(answer) if answer.status == 404 && members::instead(&path, &answer.body).is_some() => {
+            return fail(members::NAME_THEM, 2);
+        }
         Ok(answer) => return tell(ctl, &answer),
         Err(Unreachable(what)) => return fail(&what, UNREACHABLE),
     };

@@ -43,6 +43,8 @@ pub struct Joining {
     document: Option<Document>,
     /// The lines of the log about the start.
     said: Vec<String>,
+    /// The warnings among them: files that are not used.
+    warned: Vec<String>,
     secret: Secret,
     groups: Groups,
 }
@@ -128,12 +130,12 @@ impl Joining {
 pub fn load(path: &Path) -> Result<(Config, Option<Joining>), Vec<ConfigError>> {
     let alone = Config::load(path)?;
     let Some(control) = alone.control.clone() else { return Ok((alone, None)) };
-    let mut said = Vec::new();
+    let mut warned = Vec::new();
     let shown = control.state_file.display().to_string();
     let saved = match state_file::read(&control.state_file) {
         Ok(saved) => saved,
         Err(why) => {
-            said.push(format!("{shown}: {why}; this process starts without a document"));
+            warned.push(format!("{shown}: {why}; this process starts without a document"));
             None
         }
     };
@@ -141,18 +143,20 @@ pub fn load(path: &Path) -> Result<(Config, Option<Joining>), Vec<ConfigError>> 
         let is_ours = saved.cluster == control.cluster;
         if !is_ours {
             let (theirs, ours) = (&saved.cluster, &control.cluster);
-            said.push(format!("{shown} is of cluster {theirs:?}, and this is {ours:?}: not used"));
+            warned
+                .push(format!("{shown} is of cluster {theirs:?}, and this is {ours:?}: not used"));
         }
         is_ours
     });
     let (secret, begun) = (Secret::of(&control), Begun::default());
     let decisions = state_file::read_decisions(&control.state_file).unwrap_or_else(|why| {
-        said.push(format!("{why}; this process starts without decided primaries"));
+        warned.push(format!("{why}; this process starts without decided primaries"));
         None
     });
     let ours = decisions.filter(|decisions| decisions.cluster() == control.cluster);
     let groups = Groups::new(ours.unwrap_or_else(|| Decisions::new(&control.cluster)));
-    let mut joining = Joining { control, saved, begun, document: None, said, secret, groups };
+    let (document, said) = (None, Vec::new());
+    let mut joining = Joining { control, saved, begun, document, said, warned, secret, groups };
     let config = joining.choose(path).unwrap_or(alone);
     Ok((config, Some(joining)))
 }
@@ -190,7 +194,7 @@ impl Joining {
                 Err(errors) => {
                     let lines = errors.iter().map(ToString::to_string).collect::<Vec<_>>();
                     let why = lines.join("\n");
-                    self.said.push(format!("document {} is not used: {why}", document.version));
+                    self.warned.push(format!("document {} is not used: {why}", document.version));
                     self.begun.refused.get_or_insert(why);
                 }
             }
@@ -323,6 +327,7 @@ impl Membership {
         state: Arc<dyn AdminState>,
     ) -> Result<Option<Membership>> {
         let Some(joining) = joining else { return Ok(None) };
+        joining.warned.iter().for_each(|line| tracing::warn!("control: {line}"));
         joining.said.iter().for_each(|line| tracing::info!("control: {line}"));
         let groups = joining.groups.clone();
         let about = SharedAbout { groups, ..SharedAbout::default() };
@@ -363,5 +368,31 @@ impl Drop for Membership {
             // A panic of that thread has been reported by the panic hook.
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_file_that_is_not_used_is_a_warning() {
+        let folder = keyway_testkit::TempDir::new();
+        let file = folder.write(
+            "keyway.toml",
+            "[server]\nadmin = \"tcp://127.0.0.1:2\"\n[control]\ncluster = \"c\"\nid = \
+             \"z1.proxy.0.1\"\ncoordinator = { dir = \"d\" }\nstate_file = \"state\"\npools = \
+             [\"a\"]\n[[listener]]\nbind = \"tcp://127.0.0.1:7\"\npool = \"a\"\n[pool.a]\nkind = \
+             \"store\"\n",
+        );
+        let warned = || load(&file).expect("it is right").1.expect("it joins").warned;
+        assert_eq!(warned(), [""; 0]);
+        let state = folder.write("state", "something else");
+        assert!(warned().iter().any(|line| line.contains("damaged")), "{:?}", warned());
+        let version = keyway_fleet::Version { epoch: 1, revision: 1 };
+        let newest = Document { version, text: "".into() };
+        let saved = Saved { cluster: "other".to_owned(), newest, good: None };
+        state_file::write(&state, &saved).expect("it is written");
+        assert!(warned().iter().any(|line| line.contains("\"other\"")), "{:?}", warned());
     }
 }

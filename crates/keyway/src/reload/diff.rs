@@ -1,6 +1,6 @@
 //! The differences between two configurations, as lines for the log. Secrets are never in them.
 
-use keyway_config::{Config, PoolKindConfig, describe};
+use keyway_config::{Config, PoolConfig, PoolKindConfig, UserConfig, describe};
 use std::collections::BTreeMap;
 
 /// Longest shown text of a value. A pool of many servers has a longer one.
@@ -12,20 +12,26 @@ type Keys = BTreeMap<String, String>;
 /// Returns the differences between two configurations, in the order of their tables.
 pub fn diff(old: &Config, new: &Config) -> Vec<String> {
     let (before, after) = (tables(old), tables(new));
+    let (of_before, of_after) = (by_name(&before), by_name(&after));
     let mut lines = Vec::new();
     for (name, keys) in &before {
-        match after.iter().find(|(other, _)| other == name) {
+        match of_after.get(name.as_str()) {
             None => lines.push(format!("{name}: removed")),
-            Some((_, others)) => compare(name, keys, others, &mut lines),
+            Some(others) => compare(name, keys, others, &mut lines),
         }
     }
     for (name, _) in &after {
-        if !before.iter().any(|(other, _)| other == name) {
+        if !of_before.contains_key(name.as_str()) {
             lines.push(format!("{name}: added"));
         }
     }
     lines.extend(changed_secrets(old, new));
     lines
+}
+
+/// Returns the first table of each name.
+fn by_name(tables: &[(String, Keys)]) -> BTreeMap<&str, &Keys> {
+    tables.iter().rev().map(|(name, keys)| (name.as_str(), keys)).collect()
 }
 
 /// Returns the tables of a resolved configuration, each under a name that identifies it.
@@ -185,18 +191,22 @@ fn changed_secrets(old: &Config, new: &Config) -> Vec<String> {
             lines.push(format!("listener {}: password of register changed", listener.bind));
         }
     }
+    let users: BTreeMap<&str, &UserConfig> =
+        old.users.iter().rev().map(|user| (&**user.user.name(), user)).collect();
     for user in &new.users {
         let name = user.user.name();
-        let before = old.users.iter().find(|other| other.user.name() == name);
-        let is_same = |other: &keyway_config::UserConfig| {
+        let before = users.get(&**name).copied();
+        let is_same = |other: &UserConfig| {
             other.password == user.password && other.user.has_passwords_of(&user.user)
         };
         if before.is_some_and(|before| !is_same(before)) {
             lines.push(format!("user {name}: password changed"));
         }
     }
+    let pools: BTreeMap<&str, &PoolConfig> =
+        old.pools.iter().rev().map(|pool| (pool.name.as_str(), pool)).collect();
     for pool in &new.pools {
-        let before = old.pools.iter().find(|other| other.name == pool.name);
+        let before = pools.get(pool.name.as_str()).copied();
         if let (Some(PoolKindConfig::Store(old)), PoolKindConfig::Store(new)) =
             (before.map(|before| &before.kind), &pool.kind)
             && is_changed(&old.replica.password, &new.replica.password)

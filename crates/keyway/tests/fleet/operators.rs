@@ -191,6 +191,58 @@ fn operators_change_what_their_role_and_pools_allow_and_each_change_has_an_entry
     check_files(&mut stage);
 }
 
+#[test]
+fn a_document_is_refused_for_shared_servers_masks_and_its_length() {
+    let _watchdog = watchdog(Duration::from_secs(120), "refused documents");
+    let stage = Stage::start();
+    let file = |name: &str, text: String| stage.directory.write(name, text).display().to_string();
+    let base = document(&stage.servers, "5s", "5s");
+    // Control makes every server of a group a replica of its primary.
+    let group = |name: &str, servers: &str| {
+        format!("[pool.{name}]\nkind = \"replicated\"\nservers = [{servers}]\nfailover = {{}}\n")
+    };
+    let (ours, its) = ("\"127.0.0.1:7\"", "\"localhost:7\"");
+    let shared = file("shared.toml", group("main", ours) + &group("other", its));
+    for words in [&["apply", &shared, "--dry-run"][..], &["apply", &shared, "--base", "0"]] {
+        stage.refused("eve", words, "two pools with failover, \"main\" and \"other\"");
+    }
+    let taken = file("taken.toml", base.clone() + &group("third", ours));
+    let _ = stage.ctl("eve", &["apply", &taken, "--base", "0"]).expect_success("apply");
+    let (_, rest) = base.split_once("[pool.other]").expect("it has two pools");
+    let main = group("main", "\"127.0.0.1:8\"") + "[pool.other]" + rest + &group("third", ours);
+    let main = file("main.toml", main);
+    stage.refused("ann", &["apply", &main, "--base", "1"], "an operator of all pools may do that");
+
+    // A pool may have a password in it, and a server at any address.
+    let secret = "[pool.hidden]\nkind = \"sharded\"\nservers = [\"127.0.0.1:1\"]\n\
+                  password = \"hush-7\"\nclient_password = 'hush-8'\n";
+    let hidden = file("hidden.toml", base + secret);
+    let _ = stage.ctl("eve", &["apply", &hidden, "--base", "1"]).expect_success("apply");
+    let masked = stage.ctl("vic", &["documents", "--revision", "2"]).expect_success("documents");
+    assert!(masked.stdout.contains("[pool.hidden]"), "{}", masked.text);
+    for words in [&["--json", "documents"][..], &["history"], &["audit"], &["events"]] {
+        let told = stage.ctl("vic", words).expect_success("keyway ctl");
+        assert!(!told.text.contains("hush"), "{words:?}: {}", told.text);
+    }
+    assert!(!masked.text.contains("hush"), "{}", masked.text);
+    let masked = file("masked.toml", masked.stdout);
+    stage.refused("eve", &["apply", &masked, "--base", "2"], "the document has a mask");
+
+    let control = |words: &[&str], status: i32, told: &str| {
+        let output = stage.ctl("eve", words);
+        assert_eq!(output.status.code(), Some(status), "{words:?}: {}", output.text);
+        assert!(output.text.contains(told), "{words:?}: {}", output.text);
+    };
+    let long = file("long.toml", "#".repeat(10 << 20));
+    control(&["apply", &long, "--dry-run"], 2, "has 10485760 bytes, and may have 262144");
+    control(&["upgrade"], 2, "--zone NUMBER");
+    control(&["drain"], 2, "--members");
+    control(&["proxies", "--pool", "nope"], 1, "no member of the fleet has a pool \"nope\"");
+    let longer = format!("{{\"document\":\"{}\",\"dry_run\":true}}", "#".repeat(262_145));
+    let eve = Some("a-token-that-is-of-eve");
+    assert_eq!(ask(stage.control, "POST /v1/fleet/document", eve, &longer), 422);
+}
+
 /// Each change has one entry, and refused requests have some.
 fn check_entries(stage: &Stage) {
     let refused = stage.entry("", "refused");

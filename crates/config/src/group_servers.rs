@@ -1,0 +1,207 @@
+//! The servers of groups: pools with `failover`, whose primary the control plane decides.
+
+use crate::Config;
+use crate::error::{ConfigError, Problem, Report, quoted};
+use keyway_topology::{Endpoint, Server};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use toml::de::{DeTable, DeValue};
+
+/// The host and port of a server, in the form that other spellings of the same address have too.
+type Place = (String, u16);
+
+/// A server that a group lists.
+struct Listed<'t> {
+    pool: &'t str,
+    /// The position of the server in the text.
+    at: usize,
+    /// The address without a weight and a name.
+    shown: String,
+    place: Place,
+}
+
+impl Config {
+    /// Checks that no server of a document is in two groups. Two groups would give one server two
+    /// primaries, and each change of its primary empties it. Names of hosts are not resolved: two
+    /// names of one host count as two hosts.
+    ///
+    /// # Errors
+    /// Returns every server that is in two groups.
+    pub fn check_groups(name: &str, text: &str) -> Result<(), Vec<ConfigError>> {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let mut report = Report::new(name, text);
+        refuse_shared_servers(text, &mut report);
+        report.finish().map(drop)
+    }
+
+    /// Returns the pool and the address of the first server that a group of the new document has,
+    /// and that the group of the same pool in the old document has not.
+    pub fn new_group_server(old: &str, new: &str) -> Option<(String, String)> {
+        let (old, new) = (DeTable::parse_recoverable(old).0, DeTable::parse_recoverable(new).0);
+        let before = listed(old.get_ref());
+        let before: BTreeSet<(&str, &Place)> =
+            before.iter().map(|one| (one.pool, &one.place)).collect();
+        let after = listed(new.get_ref());
+        let found = after.into_iter().find(|one| !before.contains(&(one.pool, &one.place)))?;
+        Some((found.pool.to_owned(), found.shown))
+    }
+}
+
+/// Refuses a server that is in two groups, or twice in one by two spellings.
+pub(crate) fn refuse_shared_servers(text: &str, report: &mut Report<'_>) {
+    // Most files have no groups, and some have tens of thousands of pools.
+    if !text.contains("failover") {
+        return;
+    }
+    let document = DeTable::parse_recoverable(text).0;
+    let all = listed(document.get_ref());
+    let mut first: BTreeMap<&Place, &Listed<'_>> = BTreeMap::new();
+    for one in &all {
+        let Some(other) = first.get(&one.place) else {
+            first.insert(&one.place, one);
+            continue;
+        };
+        let same = match one.shown == other.shown {
+            true => one.shown.clone(),
+            false => format!("{}, which is {},", one.shown, other.shown),
+        };
+        if one.pool != other.pool {
+            let what = format!(
+                "server {same} is in two pools with failover, {} and {}",
+                quoted(other.pool),
+                quoted(one.pool)
+            );
+            let hint = "leave it in one of them: control would give it two primaries, and it \
+                        would lose its data";
+            report.consequence(one.at, Problem::new(what, hint));
+        } else if one.shown != other.shown {
+            let what = format!("server {same} is twice in pool {}", quoted(one.pool));
+            report.consequence(one.at, Problem::new(what, "list each server once"));
+        }
+    }
+}
+
+/// Returns the servers of all groups in the order of the text. Wrong ones are left out.
+fn listed<'t>(document: &'t DeTable<'_>) -> Vec<Listed<'t>> {
+    let pools = document.get("pool").and_then(|pools| pools.get_ref().as_table());
+    let mut all = Vec::new();
+    for (name, pool) in pools.into_iter().flat_map(|pools| pools.iter()) {
+        let Some(pool_table) = pool.get_ref().as_table() else { continue };
+        let value = |key: &str| pool_table.get(key).map(|value| value.get_ref());
+        let is_group = value("kind").and_then(DeValue::as_str) == Some("replicated")
+            && value("failover").is_some();
+        let servers = value("servers").and_then(DeValue::as_array).filter(|_| is_group);
+        for server in servers.into_iter().flat_map(|servers| servers.iter()) {
+            let parsed = server.get_ref().as_str().map(Server::parse);
+            let Some(Ok(Server { endpoint, .. })) = parsed else { continue };
+            let Some(place) = place_of(&endpoint) else { continue };
+            let (at, shown) = (server.span().start, endpoint.to_string());
+            all.push(Listed { pool: name.get_ref(), at, shown, place });
+        }
+    }
+    all.sort_by_key(|one| one.at);
+    all
+}
+
+fn place_of(endpoint: &Endpoint) -> Option<Place> {
+    let Endpoint::Tcp { host, port } = endpoint else { return None };
+    let name = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
+    let host = match name.parse::<IpAddr>().map(|ip| ip.to_canonical()) {
+        // A connection to these reaches this host.
+        Ok(ip) if ip.is_unspecified() || ip == Ipv6Addr::LOCALHOST => {
+            Ipv4Addr::LOCALHOST.to_string()
+        }
+        Ok(ip) => ip.to_string(),
+        Err(_) if name == "localhost" => Ipv4Addr::LOCALHOST.to_string(),
+        Err(_) => name,
+    };
+    Some((host, *port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn group(pool: &str, servers: &[&str]) -> String {
+        let servers: Vec<String> = servers.iter().map(|server| format!("\"{server}\"")).collect();
+        let servers = servers.join(", ");
+        format!("[pool.{pool}]\nkind = \"replicated\"\nservers = [{servers}]\nfailover = {{}}\n")
+    }
+
+    fn errors(text: &str) -> Vec<String> {
+        let errors = Config::check_new_document("d", text).err().unwrap_or_default();
+        errors.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_server_in_two_groups_is_refused_whatever_its_spelling() {
+        let spellings = [
+            ("127.0.0.1:7001", "localhost:7001"),
+            ("LOCALHOST:7001", "[::1]:7001"),
+            ("Cache.example.com:7001", "cache.EXAMPLE.com.:7001"),
+            ("10.0.0.1:7001", "[::ffff:10.0.0.1]:07001"),
+            ("[fd00::1]:7001", "[fd00:0:0::0:1]:7001"),
+            ("0.0.0.0:7001", "127.0.0.1:7001"),
+            ("h:7001", "h:7001"),
+        ];
+        for (one, other) in spellings {
+            let text = group("a", &[one]) + &group("b", &["10.9.9.9:1", other]);
+            let told = errors(&text);
+            assert_eq!(told.len(), 1, "{one} {other}: {told:?}");
+            for part in ["d:7: server ", "two pools with failover, \"a\" and \"b\"", "7001"] {
+                assert!(told[0].contains(part), "{part}: {}", told[0]);
+            }
+            let mine = errors(&group("a", &[one, other]));
+            assert_eq!(mine.len(), 1, "{one} {other}: {mine:?}");
+            assert!(mine[0].contains("twice"), "{mine:?}");
+            // A file is refused like a document.
+            let file =
+                format!("[[listener]]\nbind = \"tcp://127.0.0.1:6380\"\npool = \"a\"\n{text}");
+            let told = Config::from_str(&file, "f").unwrap_err();
+            assert!(told.iter().any(|error| error.what.contains("two pools")), "{told:?}");
+        }
+        let apart = ["127.0.0.1:7002", "127.0.0.2:7001", "h:7001", "10.0.0.1:7001"];
+        assert_eq!(errors(&(group("a", &["127.0.0.1:7001"]) + &group("b", &apart))), [""; 0]);
+        // Pools that control does not change may read the servers of a group.
+        let reader = group("b", &["127.0.0.1:7001"]).replace("failover = {}\n", "");
+        assert_eq!(errors(&(group("a", &["127.0.0.1:7001"]) + &reader)), [""; 0]);
+    }
+
+    #[test]
+    fn a_server_is_new_in_a_group_that_has_not_had_it() {
+        let new = |old: &str, new: &str| Config::new_group_server(old, new);
+        let (one, two) = (group("a", &["h:1", "h:2"]), group("a", &["H:2", "h:3", "h:1"]));
+        assert_eq!(new(&one, &one), None);
+        assert_eq!(new(&two, &one), None);
+        assert_eq!(new(&one, &two), Some(("a".to_owned(), "h:3".to_owned())));
+        let moved = one.replace("pool.a", "pool.b");
+        assert_eq!(new(&one, &moved), Some(("b".to_owned(), "h:1".to_owned())));
+        // A pool becomes a group by `failover`, and its servers are new in it.
+        let plain = one.replace("failover = {}\n", "");
+        assert_eq!(new(&one, &plain), None);
+        assert_eq!(new(&plain, &one), Some(("a".to_owned(), "h:1".to_owned())));
+        assert_eq!(new("", ""), None);
+    }
+
+    proptest! {
+        /// A document is refused exactly if a server is in two of its groups.
+        #[test]
+        fn groups_have_no_server_in_common(
+            groups in prop::collection::vec(prop::collection::btree_set(1u16..30, 1..4), 1..6),
+        ) {
+            let text = |(nth, ports): (usize, &BTreeSet<u16>)| {
+                let servers = ports.iter().map(|port| format!("10.0.0.1:{port}"));
+                let servers: Vec<String> = servers.collect();
+                group(&format!("p{nth}"), &servers.iter().map(|it| &**it).collect::<Vec<_>>())
+            };
+            let document: String = groups.iter().enumerate().map(text).collect();
+            let count: usize = groups.iter().map(BTreeSet::len).sum();
+            let all: BTreeSet<u16> = groups.iter().flatten().copied().collect();
+            let checked = Config::check_groups("d", &document);
+            prop_assert_eq!(checked.is_ok(), all.len() == count);
+            prop_assert_eq!(checked.err().unwrap_or_default().len(), count - all.len());
+            prop_assert_eq!(Config::new_group_server(&document, &document), None);
+        }
+    }
+}
