@@ -754,9 +754,7 @@ fn a_node_without_siblings_refuses_them_and_takes_children() {
     let peers: Vec<_> = world.node(1).peers().map(|peer| peer.id).collect();
     assert!(peers.contains(&id(0)) && peers.contains(&id(3)), "{peers:?}");
     assert!(!peers.contains(&id(2)), "{peers:?}");
-    let refused = |event: &Event| {
-        matches!(event, Event::Refused { reason: Reason::IdRefused, id: of, .. } if *of == id(2))
-    };
+    let refused = |event: &Event| matches!(event, Event::Refused { reason: Reason::IdRefused, id: of, .. } if *of == id(2));
     assert_eq!(world.count(1, refused), 1, "{:?}", world.events(1));
     // It dials others nevertheless.
     let now = world.now;
