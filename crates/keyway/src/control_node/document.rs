@@ -227,8 +227,8 @@ mod tests {
         assert!(told(&with, POOLS).ends_with("each proxy has the users of its file"));
     }
 
-    /// Each byte of these is an error. Checking them takes time in proportion to them: it took
-    /// minutes before.
+    /// Each byte of these is an error. Checking them takes time in proportion to their length, and
+    /// not to its square.
     #[test]
     fn a_document_of_mistakes_is_checked_in_proportion_and_told_in_part() {
         let len_max = keyway_fleet::limits::DOCUMENT_LEN_MAX;
