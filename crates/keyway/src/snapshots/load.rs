@@ -1,7 +1,7 @@
 //! Loading a store from its file.
 
 use super::Job;
-use super::batches::{Batches, GROUPS};
+use super::batches::Batches;
 use crate::plan::monotonic;
 use crate::serve::wall_clock;
 use keyway_base::Time;
@@ -57,7 +57,7 @@ struct Loader<'j> {
 impl Loader<'_> {
     /// Reads the file into the store; keys that were loaded, and those that had expired.
     fn read(&mut self, file: impl Read) -> Result<(u64, u64), String> {
-        let mut loading = Loading::in_groups(&self.job.store, GROUPS);
+        let mut loading = Loading::new(&self.job.store);
         let batches = Batches::new(&self.job.store);
         std::thread::scope(|scope| {
             batches.start(scope);

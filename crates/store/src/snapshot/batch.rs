@@ -98,7 +98,6 @@ pub(super) struct StringHead {
 struct Placed {
     key_end: usize,
     end: usize,
-    hint: KeyHint,
     head: StringHead,
 }
 
@@ -108,7 +107,6 @@ struct Placed {
 /// any order.
 pub struct LoadBatch {
     store: Arc<Store>,
-    group: usize,
     manner: Option<Manner>,
     bytes: Vec<u8>,
     strings: Vec<Placed>,
@@ -120,24 +118,8 @@ impl LoadBatch {
 
     /// An empty batch for a store.
     pub fn new(store: &Arc<Store>) -> Self {
-        Self::of_group(store, 0)
-    }
-
-    /// An empty batch for a group of a store's shards.
-    pub(super) fn of_group(store: &Arc<Store>, group: usize) -> Self {
         let store = Arc::clone(store);
-        Self { store, group, manner: None, bytes: Vec::new(), strings: Vec::new() }
-    }
-
-    /// Returns the group of shards that its keys belong to.
-    pub fn group(&self) -> usize {
-        self.group
-    }
-
-    /// Leaves an empty batch in its place, for the same group.
-    pub fn replace(&mut self, empty: Self) -> Self {
-        let empty = Self { group: self.group, ..empty };
-        std::mem::replace(self, empty)
+        Self { store, manner: None, bytes: Vec::new(), strings: Vec::new() }
     }
 
     /// Returns whether it has no strings.
@@ -156,11 +138,11 @@ impl LoadBatch {
         self.manner = Some(manner);
     }
 
-    pub(super) fn push(&mut self, key: &[u8], hint: KeyHint, text: &[u8], head: &StringHead) {
+    pub(super) fn push(&mut self, key: &[u8], text: &[u8], head: &StringHead) {
         self.bytes.extend_from_slice(key);
         let key_end = self.bytes.len();
         self.bytes.extend_from_slice(text);
-        self.strings.push(Placed { key_end, end: self.bytes.len(), hint, head: *head });
+        self.strings.push(Placed { key_end, end: self.bytes.len(), head: *head });
     }
 
     /// Puts all strings into the store; the batch is empty then.
@@ -178,15 +160,16 @@ impl LoadBatch {
         let mut hints = [KeyHint::default(); AHEAD];
         let mut start = 0;
         for group in self.strings.chunks(AHEAD) {
+            let mut from = start;
             for (string, hint) in group.iter().zip(&mut hints) {
-                *hint = string.hint;
-                self.store.prefetch_shard(string.hint);
+                *hint = self.store.hint(&self.bytes[from..string.key_end]);
+                from = string.end;
             }
             self.store.prefetch_buckets(manner.turn.database, &hints[..group.len()]);
-            for string in group {
+            for (string, hint) in group.iter().zip(hints) {
                 let key = &self.bytes[start..string.key_end];
                 let text = &self.bytes[string.key_end..string.end];
-                manner.put_hinted(&self.store, key, string.hint, text, &string.head)?;
+                manner.put_hinted(&self.store, key, hint, text, &string.head)?;
                 start = string.end;
             }
         }

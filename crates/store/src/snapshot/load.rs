@@ -119,8 +119,7 @@ struct State {
     reading: Reading,
     /// The name of the string that is read.
     name: Vec<u8>,
-    /// One for each group of shards.
-    batches: Vec<LoadBatch>,
+    batch: LoadBatch,
     keys: u64,
     expired: u64,
     numbers: u64,
@@ -259,15 +258,6 @@ impl Loading {
         Self { feed: Feed::new(limits), state }
     }
 
-    /// The same for a caller that puts strings into the store on several threads: the shards are in
-    /// so many groups, each with a batch of its own.
-    pub fn in_groups(store: &Arc<Store>, groups: usize) -> Self {
-        let mut loading = Self::new(store);
-        loading.state.batches =
-            (0..groups.max(1)).map(|group| LoadBatch::of_group(store, group)).collect();
-        loading
-    }
-
     /// The longest strings that a store can hold.
     pub fn limits() -> ReadLimits {
         ReadLimits { string_len_max: STRING_LEN_MAX, block_len_max: STRING_LEN_MAX }
@@ -387,7 +377,7 @@ impl State {
             meta: Meta::new(Encoding::Text, None),
             reading: Reading::Nothing,
             name: Vec::new(),
-            batches: vec![LoadBatch::new(store)],
+            batch: LoadBatch::new(store),
             keys: 0,
             expired: 0,
             numbers: 0,
@@ -451,8 +441,7 @@ impl State {
 
     /// Passes on the strings that wait.
     fn hand_over(&mut self, put: &mut TakeBatch<'_>) -> Result<(), LoadError> {
-        let mut batches = self.batches.iter_mut().filter(|batch| !batch.is_empty());
-        batches.try_for_each(put)
+        if self.batch.is_empty() { Ok(()) } else { put(&mut self.batch) }
     }
 
     /// Reads a field about the file itself or about the next key. A field that a store's own file
@@ -527,17 +516,13 @@ impl State {
         if text.len() > LoadBatch::LONGEST {
             return self.manner().put_string(&self.store, &self.name, text, head);
         }
-        let hint = self.store.hint_alone(&self.name);
-        let manner = self.manner();
-        let group = self.store.group_of(hint, self.batches.len());
-        let batch = &mut self.batches[group];
-        if batch.is_full_with(self.name.len() + text.len()) {
-            put(batch)?;
+        if self.batch.is_full_with(self.name.len() + text.len()) {
+            put(&mut self.batch)?;
         }
-        if batch.is_empty() {
-            batch.begin(manner);
+        if self.batch.is_empty() {
+            self.batch.begin(self.manner());
         }
-        batch.push(&self.name, hint, text, head);
+        self.batch.push(&self.name, text, head);
         Ok(())
     }
 

@@ -18,15 +18,8 @@ impl Store {
     /// Where `key` will be looked for.
     #[inline]
     pub fn hint(&self, key: &[u8]) -> KeyHint {
-        let hint = self.hint_alone(key);
-        self.prefetch_shard(hint);
-        hint
-    }
-
-    /// The same for a key that another thread will look for.
-    #[inline]
-    pub(crate) fn hint_alone(&self, key: &[u8]) -> KeyHint {
         let (hash, shard) = self.locate(key);
+        prefetch(self.shard_address(shard));
         KeyHint { hash, shard: shard as u16, quota: self.quota_of(key) as u16 }
     }
 
@@ -42,18 +35,6 @@ impl Store {
     /// The same for keys that are about to be made.
     pub(crate) fn prefetch_buckets(&self, database: u32, hints: &[KeyHint]) {
         self.prefetch_by(database, hints, Table::prefetch);
-    }
-
-    /// Hints that the shard of a key will be used.
-    #[inline]
-    pub(crate) fn prefetch_shard(&self, hint: KeyHint) {
-        prefetch(self.shard_address(hint.shard.into()));
-    }
-
-    /// The group of a key's shard, of so many that the shards are in, each of neighbours.
-    #[inline]
-    pub(crate) fn group_of(&self, hint: KeyHint, groups: usize) -> usize {
-        usize::from(hint.shard) * groups / self.shard_count()
     }
 
     /// Prepares an empty database for so many keys. A file may claim any number of them: this takes
