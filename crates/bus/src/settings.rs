@@ -64,7 +64,7 @@ pub struct Settings {
     pub tokens: Tokens,
     /// Ids that are accepted. A guest is checked by the id that it is given.
     pub accept: Vec<IdRange>,
-    /// Whether nodes may connect beside this one. Their frames may be from any node that is not
+    /// True if nodes may connect beside this one. Their frames may be from any node that is not
     /// below: without them, only upstreams can speak for others.
     pub has_siblings: bool,
     /// Most connections. Each takes memory up to its windows and queues.

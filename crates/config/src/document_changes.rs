@@ -4,7 +4,7 @@ use crate::Config;
 use std::collections::BTreeSet;
 use toml::de::{DeTable, DeValue};
 
-/// What a document changes.
+/// The parts that a document changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DocumentChange {
     /// These pools, and nothing else.

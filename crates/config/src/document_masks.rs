@@ -10,7 +10,7 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// What a document is shown as if it cannot be read, so that nobody knows what is secret in it.
+/// The text that is shown for a document that cannot be read: nobody knows what is secret in it.
 const UNREADABLE: &str =
     "# This version of Keyway cannot read the document, and does not show it.\n";
 

@@ -219,13 +219,8 @@ impl Leader {
         let next = group.next().and_then(|to| seen.server(to)).filter(|server| server.is_primary());
         let silent = seen.server(&group.primary).and_then(|server| server.silent_ms).unwrap_or(0);
         let silent = settings.down_after.max(Duration::from_millis(silent));
-        let chosen = next.or_else(|| {
-            let listed = |address: &str| settings.servers.iter().any(|one| one == address);
-            let counts = |server: &ServerSeen| {
-                listed(&server.address) && self.may_lead(settings, &server.address, now)
-            };
-            best(seen, group, silent, counts)
-        })?;
+        let chosen = next
+            .or_else(|| best(seen, group, silent, |server| self.may_lead(settings, server, now)))?;
         // The replicas of one that was never promoted follow the primary before.
         let of_old = group.old.clone().filter(|_| group.phase == Phase::Promoting);
         let old = of_old.or_else(|| Some(group.primary.clone()));
@@ -248,10 +243,7 @@ impl Leader {
         let pool = &settings.pool;
         let key = (pool.clone(), group.primary.clone());
         let (_, why) = self.groups.unfit.get(&key)?;
-        let counts = |server: &ServerSeen| {
-            settings.servers.contains(&server.address)
-                && self.may_lead(settings, &server.address, now)
-        };
+        let counts = |server: &ServerSeen| self.may_lead(settings, server, now);
         let before = group.old.as_ref().and_then(|old| seen.server(old));
         let before = before.filter(|it| it.is_reached() && it.is_primary() && counts(it));
         let chosen = best(seen, group, settings.down_after, counts).or(before)?;
@@ -403,9 +395,7 @@ impl Leader {
         }
         let chosen = match &order.to {
             Some(to) => seen.server(to),
-            None => best(seen, group, Duration::ZERO, |server| {
-                self.may_lead(settings, &server.address, now)
-            }),
+            None => best(seen, group, Duration::ZERO, |it| self.may_lead(settings, it, now)),
         };
         let Some(chosen) = chosen else {
             return refuse(format!("pool {pool} has no replica that can become the primary"));

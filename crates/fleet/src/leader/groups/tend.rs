@@ -1,7 +1,9 @@
 //! Orders to the servers, answers to operators, and what is told of the states of groups.
 
 use super::{GroupState, Leader, PROMOTED_WITHIN, UNFIT_FOR};
-use crate::groups::{Command, Group, GroupOrder, GroupSeen, GroupSettings, Phase, RoleSeen};
+use crate::groups::{
+    Command, Group, GroupOrder, GroupSeen, GroupSettings, Phase, RoleSeen, ServerSeen,
+};
 use crate::leader::{Action, ApplyFault};
 use crate::limits::{COMMAND_AGAIN, OBEYED_WITHIN};
 use crate::{LeaderFact, Note, Version};
@@ -90,13 +92,21 @@ impl Leader {
         None
     }
 
-    /// Returns whether a server may be chosen: it is not down for the observers, and did become the
-    /// primary when it was to.
-    pub(super) fn may_lead(&self, settings: &GroupSettings, address: &str, now: Time) -> bool {
-        let key = (settings.pool.clone(), address.to_owned());
+    /// Returns whether a server may be chosen: the document lists it, it is not down for the
+    /// observers, and it did become the primary when it was to.
+    pub(super) fn may_lead(
+        &self,
+        settings: &GroupSettings,
+        server: &ServerSeen,
+        now: Time,
+    ) -> bool {
+        let address = &server.address;
+        let key = (settings.pool.clone(), address.clone());
         let is_unfit =
             self.groups.unfit.get(&key).is_some_and(|(since, _)| now.since(*since) < UNFIT_FOR);
-        !is_unfit && !self.verdict_of(settings, address, now).is_down
+        settings.servers.contains(address)
+            && !is_unfit
+            && !self.verdict_of(settings, address, now).is_down
     }
 
     /// Orders what the servers of a group are to do next. Returns when it is to be looked at again.
