@@ -187,6 +187,15 @@ fn no_seed_of_memcached_breaks_a_law() {
     assert!(excused > 5 * MEMCACHED_SEEDS && replies > 100 * MEMCACHED_SEEDS);
 }
 
+/// An ejected server is asked on another connection than the usual one, which is blocked then and
+/// free a moment later. The return goes on where it began.
+#[test]
+fn a_seed_of_memcached_that_broke_a_law_once_does_so_no_more() {
+    let options = Options { memcached: true, io: Some(Driver::Ring), ..Options::default() };
+    let violation = run_seed(18975, &options).err();
+    assert_eq!(violation.map(|violation| violation.text), None);
+}
+
 /// Pools lead to others. Every request has one reply in order, none fails while a pool that may
 /// answer works, and the children of a mirror hold the same at rest.
 #[test]

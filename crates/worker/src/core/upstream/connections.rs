@@ -96,7 +96,7 @@ impl Core {
             plane.look_at_generation(index, connection, true);
         }
         if connection.rejoining.is_some() {
-            plane.send_probe(connection);
+            plane.send_probe(index, connection);
         }
         plane.mark_link_dirty(index, connection);
         // Requests before those of waiting sessions may have expired by now. Then nothing would be

@@ -1,7 +1,7 @@
 //! A server's health as requests and probes show it, and its return after an ejection.
 
 use crate::Upstream;
-use crate::core::{Connection, Core, Plane};
+use crate::core::{Connection, ConnectionKey, Core, Plane};
 use keyway_base::Time;
 use keyway_memcache::Verb;
 use keyway_proxy::{Internal, LinkState, Owner};
@@ -39,7 +39,9 @@ impl Core {
             let Core { links, plane, .. } = self;
             // An answer to an earlier question would be mistaken for one of this return, and an
             // earlier command could empty the server after it.
-            if owes_health(&links[index]) || (is_flushed && owes_health(&links[usual])) {
+            let is_asked = |it: &Connection| it.rejoining.is_some() || owes_health(it);
+            let is_emptied = || links.iter().any(|it| it.id == id && is_asked(it));
+            if owes_health(&links[index]) || (is_flushed && is_emptied()) {
                 continue;
             }
             let connection = &mut links[index];
@@ -47,7 +49,7 @@ impl Core {
             connection.rejoining = Some(claim);
             match connection.link.state() {
                 LinkState::Ready | LinkState::Handshaking { .. } => {
-                    plane.send_probe(connection);
+                    plane.send_probe(index, connection);
                     plane.mark_link_dirty(index, connection);
                 }
                 LinkState::Idle | LinkState::Backoff { .. } if !connection.is_connecting => {
@@ -152,10 +154,10 @@ impl Plane {
     }
 
     /// Asks an ejected backend whether it is usable, after emptying it if that is the policy.
-    pub(super) fn send_probe(&mut self, connection: &mut Connection) {
+    pub(super) fn send_probe(&mut self, index: ConnectionKey, connection: &mut Connection) {
         let Some(claim) = &connection.rejoining else { return };
         let is_flushed = claim.policy() == Rejoin::Flush;
-        if is_flushed && self.try_begin_return(connection) {
+        if is_flushed && self.try_begin_return(index, connection) {
             return;
         }
         if is_flushed {

@@ -1,6 +1,7 @@
 //! Handles memcached servers that come back after an ejection, in pools that empty them: what the
 //! marker on them says before and after.
 
+use super::state::UnderWay;
 use crate::PoolKind;
 use crate::core::upstream::reply::release_waiting;
 use crate::core::{Connection, ConnectionKey, Core, Plane};
@@ -29,18 +30,28 @@ impl Core {
                 continue;
             }
             for server in 0..configured.servers().len() {
+                self.go_on_returning(plan.topology.backend_id(pool, server));
                 let Some(shared) = self.plane.pools[pool].shared() else { continue };
-                let index = shared.probe_link(server);
-                let Core { links, plane, .. } = self;
-                let connection = &mut links[index];
-                plane.go_on_returning(index, connection);
-                let index = self.clear_link(index);
+                let index = self.clear_link(shared.probe_link(server));
                 let Core { links, plane, .. } = self;
                 let connection = &mut links[index];
                 if connection.link.state() == LinkState::Ready {
                     plane.look_at_generation(index, connection, false);
                 }
             }
+        }
+    }
+
+    fn go_on_returning(&mut self, id: BackendId) {
+        let Core { links, plane, .. } = self;
+        let (now, unix_ms) = (plane.clock.now, plane.clock.unix_millis());
+        let mut under_way = plane.memcached.returns.under_way.iter_mut();
+        let Some(one) = under_way.find(|one| one.id == id) else { return };
+        let index = one.asked_on;
+        let next = one.returning.handle_timeout(now, unix_ms);
+        match links.get_mut(index) {
+            Some(connection) => plane.do_next(index, connection, next),
+            None => plane.end_return(id),
         }
     }
 
@@ -87,7 +98,11 @@ impl Plane {
     }
 
     /// Begins the return of a server whose pool has generations.
-    pub(in crate::core) fn try_begin_return(&mut self, connection: &mut Connection) -> bool {
+    pub(in crate::core) fn try_begin_return(
+        &mut self,
+        index: ConnectionKey,
+        connection: &mut Connection,
+    ) -> bool {
         if !self.has_generations(connection.server_id.pool) {
             return false;
         }
@@ -97,22 +112,15 @@ impl Plane {
         let id = self.next_random().max(2);
         let own = Generation { id, began_ms: self.clock.unix_millis() };
         let returning = Returning::new(remembered, own, self.clock.now);
-        self.memcached.returns.under_way.push((connection.id, returning));
+        let one = UnderWay { id: connection.id, asked_on: index, returning };
+        self.memcached.returns.under_way.push(one);
         self.ask_generation(connection, Internal::Return, Question::Marker);
         true
     }
 
     /// Ends a return that has succeeded or failed.
     pub(in crate::core) fn end_return(&mut self, id: BackendId) {
-        self.memcached.returns.under_way.retain(|(other, _)| *other != id);
-    }
-
-    fn go_on_returning(&mut self, index: ConnectionKey, connection: &mut Connection) {
-        let (now, unix_ms) = (self.clock.now, self.clock.unix_millis());
-        let mut under_way = self.memcached.returns.under_way.iter_mut();
-        let Some((_, returning)) = under_way.find(|(id, _)| *id == connection.id) else { return };
-        let next = returning.handle_timeout(now, unix_ms);
-        self.do_next(index, connection, next);
+        self.memcached.returns.under_way.retain(|one| one.id != id);
     }
 
     /// Reads the marker of a server in use, if it is time. On a new connection it does so in any
@@ -179,9 +187,8 @@ impl Plane {
                 continue;
             }
             let mut under_way = self.memcached.returns.under_way.iter_mut();
-            let Some((_, returning)) = under_way.find(|(id, _)| *id == connection.id) else {
-                continue;
-            };
+            let Some(one) = under_way.find(|one| one.id == connection.id) else { continue };
+            let returning = &mut one.returning;
             let is_refused = answer == Answer::Refused && returning.is_emptying();
             let next = returning.handle_answer(answer, self.clock.now);
             if is_refused {

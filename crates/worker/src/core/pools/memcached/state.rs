@@ -229,10 +229,19 @@ pub(in crate::core) struct Scratch {
     pub(super) positions: Vec<u32>,
 }
 
+/// The return of a server that this worker has begun.
+pub(super) struct UnderWay {
+    pub(super) id: BackendId,
+    /// The connection on which the server is asked. The usual one may be blocked when a return
+    /// begins, and free later.
+    pub(super) asked_on: ConnectionKey,
+    pub(super) returning: Returning,
+}
+
 /// The state of a worker for servers that return after an ejection.
 #[derive(Default)]
 pub(super) struct Returns {
-    pub(super) under_way: Vec<(BackendId, Returning)>,
+    pub(super) under_way: Vec<UnderWay>,
     /// The answers of the server whose bytes are being read.
     pub(super) heard: Vec<(Internal, Answer)>,
     /// The reason why the returning server is clean, while its return is being logged.
