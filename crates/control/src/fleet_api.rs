@@ -1,6 +1,6 @@
 //! The answers of a control node: `/v1/fleet` and what is below it.
 
-use crate::api::{Call, Reply, Resource, body, description, health, json, queried, ready};
+use crate::api::{Call, Reply, body, description, health, json, queried, ready};
 use crate::backends::utc;
 use crate::events::{EventLog, EventStatus};
 use crate::fleet::{
@@ -10,6 +10,7 @@ use crate::fleet::{
 use crate::groups::{FailoverOrder, GroupList};
 use crate::members;
 use crate::problem::Problem;
+use crate::resources::Resource;
 use crate::state::AdminState;
 use http_body_util::Full;
 use hyper::StatusCode;

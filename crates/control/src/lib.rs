@@ -25,6 +25,7 @@ mod places;
 mod problem;
 mod process;
 mod query;
+mod resources;
 mod routes;
 mod seat;
 mod secured;

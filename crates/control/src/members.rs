@@ -12,10 +12,11 @@
 mod sums;
 
 use crate::access::{Caller, Need};
-use crate::api::{self, Call, Reply, json, takes_query};
+use crate::api::{self, Call, Reply, json};
 use crate::fleet::FleetApi;
 use crate::fleet_api::refused;
 use crate::problem::Problem;
+use crate::resources::{self, takes_query};
 use crate::routes;
 use crate::state::AdminState;
 use http_body_util::Full;
@@ -170,7 +171,7 @@ pub fn answer_passed(state: &dyn AdminState, request: &PassedRequest) -> MemberR
     let caller = &Caller { operator: Operator::admin(), address: String::new() };
     let call =
         Call { method: &method, path, query, headers: &headers, body: &request.body, caller };
-    read_reply(match api::is_ours(path) {
+    read_reply(match resources::is_ours(path) {
         // A control node does not ask another one in the name of a third.
         true if path.starts_with("/v1/fleet") => refusal(StatusCode::NOT_FOUND, "ask control"),
         true => api::respond(state, &call),

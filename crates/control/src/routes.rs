@@ -23,6 +23,7 @@ use crate::fleet_api::EventsAsk;
 use crate::places::{Place, Stage};
 use crate::problem::{Detail, Problem};
 use crate::query::required;
+use crate::resources;
 use crate::state::{AdminState, NotedRequest, Readiness, ScriptKill};
 
 const GET: &str = "GET";
@@ -237,7 +238,7 @@ async fn reply_to(
         Err(refused) => (refused.0, Some(refused.1)),
     };
     let patience = if refusal.is_some() { REFUSED_BODY_TIME } else { BODY_TIME };
-    let of_document = api::body_len_max(&head.method, head.uri.path());
+    let of_document = resources::body_len_max(&head.method, head.uri.path());
     let longest = of_document.filter(|_| refusal.is_none()).unwrap_or(BODY_LEN_MAX);
     let body = timeout(patience, Limited::new(body, longest).collect()).await;
     place.enter(Stage::Working);
@@ -257,7 +258,7 @@ async fn reply_to(
             return (api::refuse(&Problem::new(StatusCode::REQUEST_TIMEOUT, what)), caller);
         }
     };
-    if api::is_ours(head.uri.path()) {
+    if resources::is_ours(head.uri.path()) {
         wait_for_event(&*state, &head, &slow).await;
         let reply = respond_api(state, &slow, (head, body, caller.clone())).await;
         return (reply, Some(caller));
@@ -276,7 +277,7 @@ async fn reply_to(
 /// Waits for an event, if the request asks for that and there is none. More requests than
 /// [`FOLLOWERS_MAX`] are answered at once.
 async fn wait_for_event(state: &dyn AdminState, head: &Parts, slow: &Slow) {
-    let is_asked = head.method == Method::GET && head.uri.path() == api::EVENTS;
+    let is_asked = head.method == Method::GET && head.uri.path() == resources::EVENTS;
     let Some(fleet) = state.fleet().filter(|_| is_asked) else { return };
     let query = head.uri.query().unwrap_or_default();
     // If the query is wrong, the answer says so.
@@ -298,8 +299,8 @@ fn admit(
     client: &Client,
 ) -> Result<Caller, Box<(Option<Caller>, Problem)>> {
     let path = head.uri.path();
-    let (kind, need) = match api::is_ours(path) {
-        true => (api::kind(&head.method, path), api::need(&head.method, path)),
+    let (kind, need) = match resources::is_ours(path) {
+        true => (resources::kind(&head.method, path), resources::need(&head.method, path)),
         false => (kind(head), need(&head.method, path)),
     };
     let certificate = client.certificate.get();
@@ -327,8 +328,8 @@ async fn respond_api(
     slow: &Slow,
     (head, body, caller): (Parts, Bytes, Caller),
 ) -> Reply {
-    let takes_long = api::takes_long(&head.method, head.uri.path());
-    let reads_members = api::reads_members(&head.method, head.uri.path());
+    let takes_long = resources::takes_long(&head.method, head.uri.path());
+    let reads_members = resources::reads_members(&head.method, head.uri.path());
     let operator = caller.operator.clone();
     let answer = move || {
         let call = Call {
@@ -436,7 +437,7 @@ fn listing(state: &dyn AdminState) -> String {
     }
     if state.api().is_some() || state.fleet().is_some() {
         text.push_str("\nThe API, which /v1/openapi.json describes and keyway ctl uses:\n");
-        for (method, path) in api::listed() {
+        for (method, path) in resources::listed() {
             let _ = writeln!(text, "{method:4} {path}");
         }
     }

@@ -4,6 +4,7 @@ mod announce;
 mod control;
 mod draining;
 mod first_command;
+mod system;
 
 use crate::admin::{AdminControls, Process, Settings};
 use crate::cli::LogFormat;
@@ -20,15 +21,13 @@ use crate::{driver, log, peers, plan};
 use announce::announce;
 use anyhow::{Context, Result, anyhow};
 use control::{Control, Prepared, admin_address};
-use draining::{Order, drain, give_notice, name_of};
-use keyway_base::{Clock, Time};
+use draining::{Order, drain, give_notice, name_of, wait_for_end};
 use keyway_config::{Config, IoDriver, ListenAddr};
 use keyway_control::{Access, Admin, AdminError, AdminHandle, AdminOptions, AfterDrain};
 use keyway_net::Listener;
 use keyway_tls::ClientCertificates;
 use keyway_worker::Plan;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR2, SIGXFSZ};
-use signal_hook::iterator::Signals;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR2};
 use std::hash::{BuildHasher, RandomState};
 use std::io::ErrorKind;
 use std::path::Path;
@@ -37,7 +36,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
+use system::{remove_unix_sockets, watch_signals};
+
+pub use system::{raise_descriptor_limit, wall_clock};
 
 /// The way in which the process was started, besides its configuration.
 pub struct Started<'a> {
@@ -467,31 +469,6 @@ fn warn_of_cut_off(plan: &Plan) {
     }
 }
 
-/// Returns the wall clock.
-#[allow(clippy::disallowed_methods, reason = "the binary is where clocks are read")]
-pub fn wall_clock() -> Clock {
-    let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Clock { now: Time(0), unix_micros: unix.as_micros() as u64 }
-}
-
-fn watch_signals(tell: Sender<Wake>) -> Result<()> {
-    let mut signals =
-        Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR2]).context("cannot watch for signals")?;
-    // A file that reaches the limit of its size is an error of who writes it, not the end.
-    signal_hook::flag::register(SIGXFSZ, Arc::default()).context("cannot watch for signals")?;
-    std::thread::Builder::new()
-        .name("keyway-signals".into())
-        .spawn(move || {
-            for signal in signals.forever() {
-                if tell.send(Wake::Signal(signal)).is_err() {
-                    return;
-                }
-            }
-        })
-        .context("cannot start a thread")?;
-    Ok(())
-}
-
 /// The parts that the main thread uses besides workers and settings.
 struct Inside<'a> {
     process: &'a Process,
@@ -604,24 +581,6 @@ fn sample(workers: &mut Workers, elapsed: Duration) {
     }
 }
 
-/// Waits, drained, for the order to end.
-fn wait_for_end(woken: &Receiver<Wake>) {
-    tracing::info!("drained: waiting for SIGTERM, or for an operator to have it end");
-    // Orders that came meanwhile come first. A thread that asks for more is told that the process
-    // is ending.
-    while let Ok(
-        Wake::Signal(SIGHUP | SIGUSR2)
-        | Wake::Drain(AfterDrain::Wait)
-        | Wake::Reload(_)
-        | Wake::Document(_)
-        | Wake::Upgrade(_)
-        | Wake::Upgraded(_)
-        | Wake::Hold(_)
-        | Wake::Failed(_),
-    ) = woken.recv()
-    {}
-}
-
 /// Serves the connected clients, while another process accepts new ones.
 ///
 /// # Errors
@@ -723,32 +682,4 @@ fn prepare_admin(
         ..AdminOptions::default()
     };
     Ok(Some(Admin::prepare(options, addr, socket, state).map_err(refused)?))
-}
-
-/// Removes the files of this process's unix sockets, except those that another process has.
-fn remove_unix_sockets(live: &Live, kept: &[u16]) {
-    let there = (0..).zip(live.config.listeners.iter().zip(&live.version.plan.listeners));
-    for (index, (listener, plan)) in there {
-        use keyway_config::ListenAddr::{Shm, Unix};
-        // Listeners that a reload has ended have no file any more; another process may use the path
-        // by now.
-        if plan.is_ended || kept.contains(&index) {
-            continue;
-        }
-        if let Unix(path) | Shm(path) = &listener.bind {
-            // A file that is gone already needs no removal.
-            let _ = std::fs::remove_file(path);
-        }
-    }
-}
-
-/// Raises the limit of descriptors as far as allowed. Each client needs one.
-pub fn raise_descriptor_limit() {
-    use rustix::process::{Resource, getrlimit, setrlimit};
-    let mut limit = getrlimit(Resource::Nofile);
-    if limit.current != limit.maximum {
-        limit.current = limit.maximum;
-        // This fails only if the limit is fixed. Then the bound is met later and reported.
-        let _ = setrlimit(Resource::Nofile, limit);
-    }
 }

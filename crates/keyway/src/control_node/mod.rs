@@ -15,6 +15,7 @@ mod events_file;
 mod groups;
 mod inside;
 mod passing;
+mod questions;
 mod show;
 
 pub use admin::Asking;
@@ -22,8 +23,8 @@ pub use document::changes;
 pub use inside::{Desk, Inside, Staying};
 pub use passing::{ANSWERED, NOT_ANSWERED};
 
-use crate::bus::{Failures, Repeats, Signalled, figures, incarnation, note, watch_signals};
-use admin::{Ask, Audited, Question, Tell};
+use crate::bus::{Failures, Repeats, Signalled, incarnation, note, watch_signals};
+use admin::{Ask, Audited, Tell};
 use anyhow::{Context, Result};
 use audit::Audit;
 use audit_file::AuditFile;
@@ -32,13 +33,10 @@ use keyway_base::Time;
 use keyway_bus::{Event, NodeId, Settings, Stamp, Upstream, Url};
 use keyway_channel::{Driver, DriverSettings, clock, here};
 use keyway_config::{BusTls, ConfigError, ControlNodeConfig};
-use keyway_control::{
-    Access, Admin, AdminHandle, AdminOptions, ApplyRefusal, Engine, EventLog, PassedRequest, Seat,
-    Selection, Told,
-};
+use keyway_control::{Access, Admin, AdminHandle, AdminOptions, Engine, EventLog, Seat, Told};
 use keyway_fleet::{
-    ApplyFault, Event as FleetEvent, GROUPS_TOPIC, Identity, Leader, LeaderAction, LeaderFact,
-    Note, OrderId, Outcome, TOPIC, Version,
+    Event as FleetEvent, GROUPS_TOPIC, Identity, Leader, LeaderAction, LeaderFact, Note, OrderId,
+    Outcome, TOPIC, Version,
 };
 use keyway_metrics::BusMetrics;
 use keyway_tls::ClientCertificates;
@@ -604,99 +602,6 @@ impl Running {
             }
             _ => {}
         }
-    }
-
-    fn on_ask(&mut self, ask: Ask) {
-        let Ask { question, tell } = ask;
-        // The asking thread may have given up.
-        match question {
-            Question::Metrics => {
-                let view = self.leader.view(clock());
-                let fleet = show::figures(&view, (self.elections, self.faults), self.rollouts);
-                let (audit_entry, audit_is_tampered) = self.audit.figures();
-                let (events_kept, events_dropped) = self.events.counts();
-                let fleet = keyway_metrics::FleetFigures {
-                    groups: show::group_figures(&self.leader.group_views(clock())),
-                    failovers: self.failovers,
-                    audit_entry,
-                    audit_is_tampered,
-                    events_kept,
-                    events_dropped,
-                    ..fleet
-                };
-                let bus = figures(self.driver.node(), &self.failures);
-                let _ = tell.try_send(admin::Answer::Metrics(Box::new(bus), Box::new(fleet)));
-            }
-            Question::Fleet => {
-                let status = show::status(&self.leader.view(clock()));
-                let _ = tell.try_send(admin::Answer::Fleet(Box::new(status)));
-            }
-            Question::Documents => {
-                let documents = self.leader.documents();
-                let _ = tell.try_send(admin::Answer::Documents(documents));
-            }
-            Question::Rollout => {
-                let view = self.leader.view(clock()).rollout;
-                let status = view.map(|view| Box::new(show::rollout(&view)));
-                let _ = tell.try_send(admin::Answer::Rollout(status));
-            }
-            Question::Groups => {
-                let views = self.leader.group_views(clock());
-                let _ = tell.try_send(admin::Answer::Groups(views));
-            }
-            Question::Failover(mut order, outcome) => {
-                order.id = self.number(outcome);
-                self.leader.failover(order, clock());
-            }
-            Question::Audit => {
-                let log = Box::new(self.leader.audit());
-                let _ = tell.try_send(admin::Answer::Audit(log));
-            }
-            Question::Apply(mut order, outcome) => {
-                order.id = self.number(outcome);
-                self.leader.apply(order, clock());
-            }
-            Question::Steer(mut order, outcome) => {
-                order.id = self.number(outcome);
-                self.leader.steer(order, clock());
-            }
-            Question::Pass(selection, request, answers) => {
-                let outcome = self.pass_on(&selection, &request, answers);
-                let _ = tell.try_send(admin::Answer::Passed(outcome));
-            }
-        }
-        self.carry_out();
-    }
-
-    /// Asks members. Each of them obeys the leader alone.
-    fn pass_on(
-        &mut self,
-        selection: &Selection,
-        request: &PassedRequest,
-        tell: passing::Tell,
-    ) -> Result<(), ApplyRefusal> {
-        let now = clock();
-        let view = self.leader.view(now);
-        if !self.leader.leads() {
-            let fault = ApplyFault::NotLeading(view.leader.map(|leader| leader.fact));
-            return Err(ApplyRefusal::Unavailable(fault.to_string()));
-        }
-        let targets =
-            passing::targets(&view, selection).map_err(|what| ApplyRefusal::Invalid(vec![what]))?;
-        let (words, within) = (request.encode(), passing::within(request));
-        let node = self.driver.node();
-        self.passing.begin(&targets, tell, |id| {
-            node.command(id, &words, within, now).map_err(|fault| fault.to_string())
-        });
-        Ok(())
-    }
-
-    /// Numbers an order, whose outcome goes there.
-    fn number(&mut self, outcome: Tell) -> OrderId {
-        self.next_order += 1;
-        let id = OrderId(self.next_order);
-        self.orders.insert(id, outcome);
-        id
     }
 
     /// Reads the operators of the file again. Requests from now on are those of the new ones.

@@ -4,7 +4,7 @@ use super::{Process, sample};
 use crate::reload::{Live, Refusal, Wake};
 use crate::workers::{SAMPLE_EVERY, Workers};
 use keyway_control::AfterDrain;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR2};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
@@ -147,4 +147,22 @@ fn refuse(wake: Wake) {
         | Wake::Hold(_)
         | Wake::Failed(_) => {}
     }
+}
+
+/// Waits, drained, for the order to end.
+pub(super) fn wait_for_end(woken: &Receiver<Wake>) {
+    tracing::info!("drained: waiting for SIGTERM, or for an operator to have it end");
+    // Orders that came meanwhile come first. A thread that asks for more is told that the process
+    // is ending.
+    while let Ok(
+        Wake::Signal(SIGHUP | SIGUSR2)
+        | Wake::Drain(AfterDrain::Wait)
+        | Wake::Reload(_)
+        | Wake::Document(_)
+        | Wake::Upgrade(_)
+        | Wake::Upgraded(_)
+        | Wake::Hold(_)
+        | Wake::Failed(_),
+    ) = woken.recv()
+    {}
 }
