@@ -210,7 +210,7 @@ impl Leader {
         // While nothing can be decided, groups are looked at as soon as something can.
         let groups = self.groups.due().filter(|_| self.decides());
         let due = self.not_before.into_iter().chain(roster).chain(groups);
-        due.chain(self.watch_due(now)).min()
+        due.chain(self.watch_due(now)).chain(self.orders.tell_by()).min()
     }
 
     /// Takes the time of the wall clock, in seconds since 1970. Documents that the leader stores by
@@ -301,7 +301,7 @@ impl Leader {
         match written {
             Written::Done(revision) => {
                 self.await_revision = self.await_revision.max(revision);
-                self.on_done(purpose);
+                self.on_done(purpose, now);
             }
             Written::Refused => {
                 self.again(now);
@@ -334,10 +334,10 @@ impl Leader {
         self.actions.push_back(Action::List);
     }
 
-    fn on_done(&mut self, purpose: Purpose) {
+    fn on_done(&mut self, purpose: Purpose, now: Time) {
         match purpose {
             Purpose::Campaign => {}
-            Purpose::Order(order) => self.answer(order.id, Ok(order.version)),
+            Purpose::Order(order) => self.orders.await_copy(&order, now),
             Purpose::Requests(records) => self.requests.settle(records, true),
             Purpose::End | Purpose::Members(_) => {}
             Purpose::Group(note) => self.notes.extend(note),
@@ -436,6 +436,7 @@ impl Leader {
 
     /// Does the next thing that is to be done.
     fn decide(&mut self, now: Time) {
+        self.answer_stored(now);
         self.refuse_orders();
         if self.ended.is_some() || !self.is_whole || self.writing.is_some() {
             return;

@@ -14,6 +14,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Longest time for which the answer to an order that was carried out waits for the copy to show it.
+const SHOWN_WITHIN: Duration = Duration::from_millis(500);
+
 /// Identifies an order of an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OrderId(pub u64);
@@ -226,9 +229,25 @@ pub(super) struct Orders {
     /// An order whose transaction has an unknown outcome for this reason, until everything was
     /// listed again.
     unknown: Option<(Ordered, String)>,
+    /// The orders that the coordinator has carried out, and that the copy does not show yet.
+    stored: Vec<(OrderId, Version)>,
+    /// Until when these are answered.
+    tell_by: Option<Time>,
 }
 
 impl Orders {
+    /// Notes an order that the coordinator has carried out. Its answer comes when the copy shows it:
+    /// a client that reads next sees what it has changed.
+    pub fn await_copy(&mut self, order: &Ordered, now: Time) {
+        self.stored.push((order.id, order.version));
+        self.tell_by.get_or_insert(now + SHOWN_WITHIN);
+    }
+
+    /// Returns when orders that were carried out are answered at the latest.
+    pub fn tell_by(&self) -> Option<Time> {
+        self.tell_by
+    }
+
     /// Notes that the outcome of a transaction is not known.
     pub fn await_listing(&mut self, order: Ordered, why: String) {
         self.unknown = Some((order, why));
@@ -262,6 +281,19 @@ impl Leader {
         }
         self.orders.waiting.push_back(order);
         self.decide(now);
+    }
+
+    /// Answers orders that were carried out, if the copy shows them, or will not do so soon.
+    pub(super) fn answer_stored(&mut self, now: Time) {
+        let Some(tell_by) = self.orders.tell_by else { return };
+        let is_shown = self.is_whole && self.revision >= self.await_revision;
+        let leads = matches!(self.place, Place::Leads { .. });
+        if is_shown || now >= tell_by || !leads || self.fault.is_some() {
+            self.orders.tell_by = None;
+            for (id, version) in std::mem::take(&mut self.orders.stored) {
+                self.answer(id, Ok(version));
+            }
+        }
     }
 
     /// Answers orders that this node cannot carry out, as it does not lead.
