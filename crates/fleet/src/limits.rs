@@ -112,9 +112,9 @@ pub const GROUPS_LEN_MAX: usize = 64 << 10;
 
 /// Time between two reports of a member about its groups while nothing changes. A longer time lets
 /// the leader count on older views.
-pub const SEEN_EVERY: Duration = Duration::from_secs(1);
+pub const SEEN_EVERY: Duration = Duration::from_secs(2);
 
-/// Age from which a view of an observer counts for nothing: a few times [`SEEN_EVERY`].
+/// Age from which a view of an observer counts for nothing: twice [`SEEN_EVERY`].
 pub const VIEW_FRESH: Duration = Duration::from_secs(4);
 
 /// Time for which a silent member counts as an observer that does not agree. A shorter time lets a
