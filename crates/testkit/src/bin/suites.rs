@@ -24,7 +24,7 @@ use std::sync::Mutex;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Instant;
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use serde_json::Value;
 
 /// How many run at once, if not one more than there are cores: one computes, the others wait.
@@ -155,6 +155,8 @@ struct Outcome<'a> {
     passed: u64,
     failed: u64,
     seconds: f32,
+    /// Of a core, by the program and by what it started and waited for.
+    cpu_seconds: f32,
     log: PathBuf,
 }
 
@@ -429,7 +431,7 @@ fn run<'a>(suites: &[&'a Suite], jobs: usize, logs: &Path, extension: &str) -> V
 fn run_one(suite: &Suite, log: PathBuf) -> std::io::Result<Outcome<'_>> {
     let file = File::create(&log)?;
     let began = Instant::now();
-    let status = Command::new(&suite.program)
+    let mut child = Command::new(&suite.program)
         .args(&suite.arguments)
         .current_dir(&suite.directory)
         .env("CARGO_MANIFEST_DIR", &suite.directory)
@@ -437,21 +439,39 @@ fn run_one(suite: &Suite, log: PathBuf) -> std::io::Result<Outcome<'_>> {
         .stdin(Stdio::null())
         .stderr(file.try_clone()?)
         .stdout(file)
-        .status()?;
+        .spawn()?;
+    let cpu_seconds = cpu_seconds_at_end(&child)?;
+    let status = child.wait()?;
     let seconds = began.elapsed().as_secs_f32();
     let (passed, mut failed) = totals(&String::from_utf8_lossy(&std::fs::read(&log)?));
     if !status.success() && failed == 0 {
         // It ended before it could say which.
         failed = 1;
     }
-    Ok(Outcome { suite, passed, failed, seconds, log })
+    Ok(Outcome { suite, passed, failed, seconds, cpu_seconds, log })
+}
+
+/// Waits for the end of `child`, which is left to be waited for once more. Returns its processor
+/// time. Servers that a test killed without waiting for them are not counted.
+fn cpu_seconds_at_end(child: &Child) -> std::io::Result<f32> {
+    waitid(WaitId::Pid(Pid::from_child(child)), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)?;
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id()))?;
+    Ok(cpu_ticks(&stat) as f32 / rustix::param::clock_ticks_per_second() as f32)
+}
+
+/// The processor time in a process's `stat` (proc(5)): utime, stime, cutime and cstime.
+fn cpu_ticks(stat: &str) -> u64 {
+    // The name before them has spaces and brackets as it likes.
+    let after_name = stat.rsplit(") ").next().unwrap_or_default();
+    let fields = after_name.split(' ').skip(11).take(4);
+    fields.filter_map(|field| field.parse::<u64>().ok()).sum()
 }
 
 fn print(outcome: &Outcome) {
-    let Outcome { suite, passed, failed, seconds, log } = outcome;
+    let Outcome { suite, passed, failed, seconds, cpu_seconds, log } = outcome;
     let said = std::fs::read(log).unwrap_or_default();
     println!(
-        "== {}: {passed} passed, {failed} failed, {seconds:.1} s\n{}",
+        "== {}: {passed} passed, {failed} failed, {seconds:.1} s, {cpu_seconds:.1} s of a core\n{}",
         suite.name,
         String::from_utf8_lossy(&said)
     );
@@ -485,6 +505,13 @@ mod tests {
             totals(&format!("running 2 tests\n{RESULT}\ntest a ... ok\n{RESULT}\n")),
             (24, 2)
         );
+    }
+
+    #[test]
+    fn processor_time_is_counted_of_a_process_and_its_children() {
+        let stat = "77 (a) b) c) S 1 77 77 0 -1 4194304 100 200 0 0 5 6 70 800 20 0 1 0 99 1 2";
+        assert_eq!(cpu_ticks(stat), 881);
+        assert_eq!(cpu_ticks(""), 0);
     }
 
     #[test]
