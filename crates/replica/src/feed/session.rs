@@ -23,6 +23,10 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// The same for a stream in which nothing has come for [`QUIET_AFTER`].
 const PAUSE_QUIET: Duration = Duration::from_millis(10);
 const QUIET_AFTER: Duration = Duration::from_secs(1);
+/// Bytes of the stream that are worth a call of the system. If less has come, the next look is a
+/// [`PAUSE`] later: under load each call otherwise carries a few writes, and takes the lock that
+/// writers need.
+const WORTH_SENDING: usize = 32 << 10;
 /// Time between two empty lines for a replica whose snapshot has not begun.
 const LINE_PERIOD: Duration = Duration::from_secs(1);
 /// Pause behind the mark for a replica that acknowledges nothing. A shorter one may join the mark
@@ -117,7 +121,7 @@ impl Session {
         };
         let mut came_at = self.wake.now();
         loop {
-            let mut has_read = false;
+            let mut read_len = 0;
             while self.outlet.has_room() {
                 let start = self.outlet.out().len();
                 let len = stream.read(self.outlet.out()).map_err(|_| Parting::TooSlow)?;
@@ -125,13 +129,13 @@ impl Session {
                     break;
                 }
                 self.source.adapt(&self.profile, &mut self.outlet.out()[start..]);
-                has_read = true;
+                read_len += len;
                 if let Ok(position) = stream.position() {
                     self.shown.set_sent(position);
                 }
             }
             let now = self.wake.now();
-            if has_read {
+            if read_len > 0 {
                 came_at = now;
             }
             let pause = match now.saturating_duration_since(came_at) < QUIET_AFTER {
@@ -139,6 +143,9 @@ impl Session {
                 false => PAUSE_QUIET,
             };
             self.turn(pause)?;
+            if (1..WORTH_SENDING).contains(&read_len) {
+                self.wait(now + PAUSE)?;
+            }
         }
     }
 
@@ -245,7 +252,12 @@ impl Session {
             return self.go_on();
         }
         let pause = if is_blocked { LINE_PERIOD } else { pause };
-        match self.outlet.wait(&self.wake, now + pause) {
+        self.wait(now + pause)
+    }
+
+    /// Waits until the replica says or takes something, but no longer than `until`.
+    fn wait(&self, until: Instant) -> Result<(), Parting> {
+        match self.outlet.wait(&self.wake, until) {
             Waited::Stop => Err(self.stopped()),
             Waited::Ready | Waited::Nudged | Waited::Late => Ok(()),
         }
