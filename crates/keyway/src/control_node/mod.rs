@@ -14,6 +14,7 @@ mod engine;
 mod events_file;
 mod groups;
 mod inside;
+mod pace;
 mod passing;
 mod questions;
 mod show;
@@ -40,6 +41,7 @@ use keyway_fleet::{
 };
 use keyway_metrics::BusMetrics;
 use keyway_tls::ClientCertificates;
+use pace::Pace;
 use passing::Passing;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -121,6 +123,7 @@ struct Running {
     /// The requests that members are answering.
     passing: Passing,
     look_at: Time,
+    pace: Pace,
     tls: Option<BusTls>,
     id: NodeId,
     elections: u64,
@@ -271,6 +274,7 @@ impl Running {
             next_order: 0,
             passing: Passing::default(),
             look_at: clock(),
+            pace: Pace::default(),
             tls: parts.tls,
             id: parts.id,
             elections: 0,
@@ -289,6 +293,9 @@ impl Running {
 
     fn run(mut self) -> Result<()> {
         loop {
+            if let Some(pause) = self.pace.pause(clock()) {
+                std::thread::park_timeout(pause);
+            }
             let now = clock();
             let next = self.leader.poll_deadline(now);
             let due = next.map_or(TURN, |at| at.since(now));
@@ -562,6 +569,7 @@ impl Running {
 
     fn on_event(&mut self, event: Event) {
         let now = clock();
+        self.pace.note_event();
         match event {
             Event::Message { from, body, .. } => self.leader.handle_report(from, &body, now),
             Event::Joined(id) => self.leader.handle_joined(id),
