@@ -180,6 +180,27 @@ impl Disk {
         })
     }
 
+    /// Writes a session's lease without the lock of all writers, while the lease that the file has,
+    /// which ends at `held`, is not over. Returns false if another process may have found the session
+    /// dead: then [`Disk::renew_session`] tells.
+    ///
+    /// A process that finds it dead has looked at the clock behind `held`, and then has read that
+    /// lease. So the lease was written after `held`, which this call sees by the clock afterwards.
+    pub(super) fn extend_session(
+        &self,
+        id: SessionId,
+        file: &File,
+        held: Moment,
+        until: Moment,
+    ) -> Result<bool, Fault> {
+        if held.has_passed() || !self.session_path(id).exists() {
+            return Ok(false);
+        }
+        let written = write_lease(file, until);
+        written.map_err(|error| self.fault("renew the session", &error))?;
+        Ok(!held.has_passed())
+    }
+
     /// Writes a session's lease, if the session still exists. The lock of all writers is held.
     pub(super) fn renew_session(
         &self,
@@ -262,6 +283,8 @@ fn is_dead(path: &Path) -> bool {
     if flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
         return true;
     }
+    // The clock comes before the lease: see `extend_session`.
+    let now = Moment::now();
     // Its owner may be writing: it is alive then.
-    read_lease(&file).is_some_and(Moment::has_passed)
+    read_lease(&file).is_some_and(|until| until <= now)
 }

@@ -168,8 +168,9 @@ impl Inner {
         }
         let id = SessionId(draw());
         let sent = Moment::now();
-        let file = self.disk.make_session(id, sent.after(ttl))?;
-        Ok((id, sent, FileLease::new(id, ttl, file)))
+        let until = sent.after(ttl);
+        let file = self.disk.make_session(id, until)?;
+        Ok((id, sent, FileLease::new(id, ttl, until, file)))
     }
 }
 

@@ -1,4 +1,4 @@
-use super::{Inner, locked};
+use super::{Inner, blocking, locked};
 use crate::SessionId;
 use crate::clock::Moment;
 use crate::session::{Renew, Renewed};
@@ -10,6 +10,8 @@ use std::time::Duration;
 pub(super) struct FileLease {
     id: SessionId,
     ttl: Duration,
+    /// The end of the lease that the file has.
+    until: Moment,
     file: Arc<File>,
 }
 
@@ -20,8 +22,8 @@ pub(super) struct Renewer {
 }
 
 impl FileLease {
-    pub(super) fn new(id: SessionId, ttl: Duration, file: File) -> FileLease {
-        FileLease { id, ttl, file: Arc::new(file) }
+    pub(super) fn new(id: SessionId, ttl: Duration, until: Moment, file: File) -> FileLease {
+        FileLease { id, ttl, until, file: Arc::new(file) }
     }
 
     pub(super) fn of(self, inner: Arc<Inner>) -> Renewer {
@@ -31,14 +33,25 @@ impl FileLease {
 
 impl Renew for Renewer {
     async fn renew(&mut self) -> Renewed {
-        let FileLease { id, ttl, .. } = self.lease;
-        let file = Arc::clone(&self.lease.file);
+        let FileLease { id, ttl, until: held, .. } = self.lease;
         let until = Moment::now().after(ttl);
-        let renewed = locked(&self.inner, "renew the session", move |inner| {
-            inner.disk.renew_session(id, &file, until)
-        });
-        match renewed.await {
-            Ok(true) => Renewed::For(ttl),
+        let file = Arc::clone(&self.lease.file);
+        // Whoever writes the state holds the lock for as long as the disk takes.
+        let extended =
+            blocking(&self.inner, move |inner| inner.disk.extend_session(id, &file, held, until));
+        let renewed = match extended.await {
+            Ok(false) => {
+                let file = Arc::clone(&self.lease.file);
+                let renew = move |inner: &Inner| inner.disk.renew_session(id, &file, until);
+                locked(&self.inner, "renew the session", renew).await
+            }
+            outcome => outcome,
+        };
+        match renewed {
+            Ok(true) => {
+                self.lease.until = until;
+                Renewed::For(ttl)
+            }
             Ok(false) => Renewed::Gone,
             Err(fault) => Renewed::Failed(fault),
         }

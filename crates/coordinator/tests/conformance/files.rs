@@ -122,6 +122,29 @@ fn a_lock_that_is_held_is_a_fault_with_a_name() {
     });
 }
 
+/// A disk that is slow keeps the lock held for as long as it writes. Sessions go on meanwhile.
+#[test]
+fn a_session_outlives_a_lock_that_is_held_for_longer_than_its_lease() {
+    let _bounded = bounded();
+    let directory = TempDir::new();
+    block_on(async {
+        let here = stage(&directory).open().await;
+        let session = here.session(Duration::from_secs(1)).await.expect("a session");
+        let lock = std::fs::File::open(directory.path().join("files/lock")).expect("the lock");
+        lock.lock().expect("a lock of ours");
+        let lost = tokio::time::timeout(session.ttl() * 3, session.lost()).await;
+        assert!(lost.is_err(), "{:?}", session.last_fault());
+        drop(lock);
+        let bound = Txn::new().put_bound(&key("late"), b"late".to_vec(), &session);
+        assert!(here.txn(bound).await.expect("an answer").done().is_some());
+        // Its file is what others go by: without it, it is over.
+        let sessions = directory.path().join("files/sessions");
+        std::fs::remove_file(sessions.join(session.id().to_string())).expect("its file");
+        let lost = tokio::time::timeout(session.ttl() * 3, session.lost()).await;
+        assert!(lost.is_ok(), "a session goes on without its file");
+    });
+}
+
 #[test]
 fn a_session_whose_process_hangs_is_over_by_its_lease() {
     let _bounded = bounded();
