@@ -132,13 +132,21 @@ impl StoreSource {
     /// Has the first reader wait until `settle` returns, which is to be when no write is under way
     /// that was begun before. Without it such a write may cost the reader its place.
     #[must_use]
-    pub fn settling(self, settle: Box<dyn Fn() + Send + Sync>) -> Self {
-        Self { settle: Some(settle), ..self }
+    pub fn settling(mut self, settle: Box<dyn Fn() + Send + Sync>) -> Self {
+        self.settle = Some(settle);
+        self
     }
 
     /// The next process loses nothing: writers wait for it. Replicas may be late.
     fn keeping(&self) -> Keeping {
         if self.parts.twin.is_some() { Keeping::All } else { Keeping::Newest }
+    }
+
+    /// Lets other replicas have snapshots again.
+    fn end_reservation(&self) {
+        if self.parts.twin.is_some() {
+            self.parts.store.reserve_snapshot(false);
+        }
     }
 
     fn stream(&self, spool: Arc<Mutex<Spool>>) -> Box<dyn Stream> {
@@ -150,13 +158,24 @@ impl StoreSource {
     }
 }
 
+impl Drop for StoreSource {
+    /// The next process may be gone before it had its snapshot.
+    fn drop(&mut self) {
+        self.end_reservation();
+    }
+}
+
 impl Source for StoreSource {
     fn begin(&self, _version: Version) -> Result<Beginning, SourceError> {
         let SourceParts { store, limits, snapshot_buffer, clock, .. } = &*self.parts;
         // The effects of a replica that relays nothing are of no history.
         let is_apart = store.is_replica() && !store.is_relaying() && self.parts.twin.is_none();
-        if store.is_loading() || is_apart {
+        let is_behind_twin = store.is_snapshot_reserved() && self.parts.twin.is_none();
+        if store.is_loading() || is_apart || is_behind_twin {
             return Err(SourceError::Busy);
+        }
+        if self.parts.twin.is_some() {
+            store.reserve_snapshot(true);
         }
         if let Some(settle) = &self.settle
             && !store.has_followers()
@@ -169,6 +188,7 @@ impl Source for StoreSource {
             store.expect_no_followers();
             return Err(SourceError::Busy);
         };
+        self.end_reservation();
         let parts = Arc::clone(&self.parts);
         let spool = Spool::of(reader);
         let of_twin = parts.twin.is_some().then(|| Arc::clone(&spool));

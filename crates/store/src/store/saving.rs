@@ -94,6 +94,17 @@ impl Store {
         self.snapshots.advance(IDLE, FOR_LOG)
     }
 
+    /// Notes whether the next snapshot for a follower is meant for one that must not wait behind
+    /// others: a replica that is slower than the writes comes back for a snapshot for ever.
+    pub fn reserve_snapshot(&self, is_reserved: bool) {
+        self.snapshots.is_reserved.store(is_reserved, Ordering::Relaxed);
+    }
+
+    /// Returns whether other followers are to wait with their snapshots.
+    pub fn is_snapshot_reserved(&self) -> bool {
+        self.snapshots.is_reserved.load(Ordering::Relaxed)
+    }
+
     /// Makes the cut of a snapshot that was claimed for a log, with all shards locked.
     pub(crate) fn cut_for_log(&self, locked: &mut Locked<'_>, buffer_max: u64, now_millis: u64) {
         self.cut(locked, buffer_max, now_millis);

@@ -30,6 +30,8 @@ pub(crate) struct Snapshots {
     pub(super) phase: AtomicU8,
     /// Another one is to follow the one that is being written.
     pub(super) again: AtomicBool,
+    /// See [`super::core::Store::reserve_snapshot`].
+    pub(super) is_reserved: AtomicBool,
     pub(super) wake: OnceLock<Box<dyn Fn() + Send + Sync>>,
     pub(super) buffer_max: AtomicU64,
     /// Figures; those of the cut that is being written beside those of the last file.
@@ -130,6 +132,7 @@ impl Snapshots {
             queue: Queue::new(),
             phase: AtomicU8::new(IDLE),
             again: AtomicBool::new(false),
+            is_reserved: AtomicBool::new(false),
             wake: OnceLock::new(),
             buffer_max: AtomicU64::new(0),
             cut_at: AtomicU64::new(0),
