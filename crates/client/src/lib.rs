@@ -1,17 +1,7 @@
 //! A client of Keyway, and of any server that speaks Redis's protocol: over shared memory where
 //! the server is on the same machine, else over a unix socket or TCP.
 //!
-//! ```no_run
-//! # fn main() -> Result<(), keyway_client::Error> {
-//! let mut connection = keyway_client::Connection::open("shm:///run/keyway.shm")?;
-//! connection.command(&["SET", "greeting", "hello"])?;
-//! let mut pipeline = connection.pipeline();
-//! pipeline.add(&["GET", "greeting"]).add(&["STRLEN", "greeting"]);
-//! let replies = pipeline.run()?;
-//! # let _ = replies;
-//! # Ok(())
-//! # }
-//! ```
+#![doc = concat!("```no_run\n", include_str!("../examples/greeting.rs"), "```")]
 //!
 //! - [`Endpoint`] is where to connect to, as a URL says it: `shm:///path`, `unix:///path`,
 //!   `tcp://host:port`.

@@ -10,17 +10,7 @@
 //! into buffers that stay, replies are framed and not parsed. It knows nothing of Keyway's own
 //! proxy, workers or store, and treats them as any other server.
 //!
-//! ```no_run
-//! # fn main() -> Result<(), keyway_load::Error> {
-//! use keyway_load::{Flow, Plan, Protocol, Target, Watch, Workload, parse_mix, run};
-//! let target = Target::new("127.0.0.1:6379".parse().expect("an address"), Protocol::Resp2);
-//! let workload = Workload::new("mixed", parse_mix("set:1,get:10")?);
-//! let watches: Vec<Watch> = Watch::of(&target.address).into_iter().collect();
-//! let outcome = run(&workload, &target, &Plan::default(), &watches, &mut |_| Flow::Continue)?;
-//! println!("{} requests/s, p99 {} us", outcome.totals.per_second, outcome.latency.p99_us);
-//! # Ok(())
-//! # }
-//! ```
+#![doc = concat!("```no_run\n", include_str!("../examples/mixed.rs"), "```")]
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, reason = "who measures reads the clock")]
 

@@ -115,10 +115,6 @@ const BY_BOTH: &[&str] = &[
     "keyway/workers",
 ];
 
-/// The packages whose documentation has examples. For those of the whole workspace cargo compiles
-/// most of it a second time, with other features of its dependencies.
-const WITH_EXAMPLES: &[&str] = &["keyway-client", "keyway-load"];
-
 /// Tells Keyway what to be driven by.
 const DRIVER: (&str, &str) = ("KEYWAY_IO", "io_uring");
 
@@ -205,23 +201,10 @@ fn build() -> Result<Vec<Suite>, String> {
     if let Some((name, _)) = ALONE.iter().find(|alone| suites.iter().all(|it| it.name != alone.0)) {
         return Err(format!("no test program is called {name}"));
     }
-    let here = std::env::current_dir().map_err(|error| error.to_string())?;
-    let mut arguments = ["test", "--locked", "--doc"].map(String::from).to_vec();
-    for package in WITH_EXAMPLES {
-        arguments.extend(["--package".to_owned(), (*package).to_owned()]);
-    }
     let keyway = messages.iter().find_map(keyway).ok_or("no program is called keyway")?;
     let is_refused = is_refused(&keyway).map_err(|error| format!("keyway: {error}"))?;
     let again = again(&suites, is_refused)?;
     suites.extend(again);
-    suites.push(Suite {
-        name: "examples".into(),
-        by_both: false,
-        is_skipped: false,
-        program: cargo(),
-        arguments,
-        directory: here,
-    });
     suites.sort_by_key(rank);
     Ok(suites)
 }
