@@ -9,7 +9,6 @@ mod engine;
 mod groups;
 mod people;
 mod rollouts;
-mod servers;
 mod world;
 
 use std::fmt;

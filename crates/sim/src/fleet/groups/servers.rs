@@ -1,6 +1,6 @@
 //! The servers of a group: roles, offsets, and who reaches whom.
 
-use super::groups::{empty_view, target};
+use super::pool::target;
 use crate::random::Random;
 use keyway_base::Time;
 use keyway_bus::NodeId;
@@ -29,6 +29,8 @@ struct Sight {
 
 #[derive(Debug)]
 pub(super) struct Servers {
+    /// The name of their pool.
+    pool: String,
     servers: Vec<Server>,
     sights: BTreeMap<(NodeId, usize), Sight>,
 }
@@ -38,10 +40,11 @@ pub(super) fn address(nth: usize) -> String {
 }
 
 impl Servers {
-    pub fn new(count: usize) -> Servers {
+    pub fn new(pool: &str, count: usize) -> Servers {
         let server =
             |nth: usize| Server { is_alive: true, of: (nth > 0).then_some(0), offset: 100 };
-        Servers { servers: (0..count).map(server).collect(), sights: BTreeMap::new() }
+        let (pool, sights) = (pool.to_owned(), BTreeMap::new());
+        Servers { pool, servers: (0..count).map(server).collect(), sights }
     }
 
     pub fn len(&self) -> usize {
@@ -86,7 +89,7 @@ impl Servers {
     }
 
     pub fn seen_by(&mut self, by: NodeId, epoch: u64, now: Time) -> GroupSeen {
-        let mut seen = empty_view(epoch);
+        let mut seen = GroupSeen { pool: self.pool.clone(), epoch, servers: Vec::new() };
         for nth in 0..self.servers.len() {
             let sight = self.sight(by, nth, now);
             let silent_ms = sight.silent_since.map(|since| now.since(since).as_millis() as u64);
