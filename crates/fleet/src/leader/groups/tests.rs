@@ -52,6 +52,16 @@ fn seen(pool: &str, epoch: u64, servers: &[ServerSeen]) -> GroupSeen {
     GroupSeen { pool: pool.to_owned(), epoch, servers: servers.to_vec() }
 }
 
+/// Returns the settings of a pool with the servers 1 and 2.
+fn two(pool: &str) -> GroupSettings {
+    GroupSettings {
+        pool: pool.to_owned(),
+        servers: vec![format!("{pool}:1"), format!("{pool}:2")],
+        down_after: Duration::from_secs(5),
+        quorum: None,
+    }
+}
+
 impl World {
     /// Begins with these decisions in the coordinator. Each pool has the servers 1 and 2.
     fn new(groups: &[(&str, Group)], decisions: u64) -> World {
@@ -70,13 +80,7 @@ impl World {
         let mut leader = Leader::new(identity);
         leader.handle_session(Some(7), now);
         leader.handle_listed(1, facts.clone(), now);
-        let settings = |(pool, _): &(&str, Group)| GroupSettings {
-            pool: (*pool).to_owned(),
-            servers: vec![format!("{pool}:1"), format!("{pool}:2")],
-            down_after: Duration::from_secs(5),
-            quorum: None,
-        };
-        leader.set_groups(groups.iter().map(settings).collect(), now);
+        leader.set_groups(groups.iter().map(|(pool, _)| two(pool)).collect(), now);
         let (published, answers, commands) = (None, Vec::new(), Vec::new());
         let mut world = World { leader, facts, revision: 1, now, published, answers, commands };
         world.settle();
@@ -217,6 +221,34 @@ fn naming_a_primary_after_a_backup_leaves_other_pools_as_members_have_them() {
     assert_eq!(member.take(&world.published.clone().unwrap()), Ok(true));
     assert_eq!(member.of("b").map(|it| it.epoch), Some(world.group("b").epoch));
     assert_ne!(world.state("b"), Some(GroupState::Ahead));
+}
+
+#[test]
+fn members_forget_no_pool_of_the_document_that_the_coordinator_does_not_know() {
+    // The coordinator is that of before pool b had a decision, and no member tells of that.
+    let mut world = World::new(&[("a", settled(2, "a:1"))], 2);
+    world.published = None;
+    world.leader.handle_session(None, world.now);
+    world.leader.handle_session(Some(7), world.now);
+    world.leader.handle_listed(world.revision, world.facts.clone(), world.now);
+    world.settle();
+    assert_eq!(world.published, None, "the document is not read yet");
+    world.leader.set_groups(vec![two("a"), two("b")], world.now);
+    world.settle();
+    let published = world.published.clone().unwrap();
+    assert_eq!(published.lost, ["b"]);
+    let mut member = Decisions::new("prod");
+    let decided = Decided { pool: "b".to_owned(), ..settled(1, "b:2").decided("b") };
+    let before = PublishedGroups {
+        version: Version { epoch: 4, revision: 1 },
+        groups: vec![decided],
+        lost: Vec::new(),
+        ..published.clone()
+    };
+    assert_eq!(member.take(&before), Ok(true));
+    assert_eq!(member.take(&published), Ok(true));
+    assert_eq!(member.of("b").map(|it| it.primary.as_str()), Some("b:2"));
+    assert_eq!(member.of("a").map(|it| it.primary.as_str()), Some("a:1"));
 }
 
 #[test]
