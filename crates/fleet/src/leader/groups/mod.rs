@@ -95,7 +95,7 @@ pub(super) struct Groups {
     followed: BTreeMap<(String, String), (String, Time)>,
     next_number: u64,
     pending: BTreeMap<String, Pending>,
-    /// The largest epoch of a decision that members obey, about any pool.
+    /// The largest number of a decision that members have, about any pool.
     highest: u64,
     /// The largest epoch of a decision that members obey and the coordinator did not know, by pool.
     ahead: BTreeMap<String, u64>,
@@ -164,6 +164,13 @@ impl Groups {
                 let observers = self.observers.entry(seen.pool.clone()).or_default();
                 self.has_views |= observers.take(from, seen, now) || is_own;
             }
+        }
+    }
+
+    /// Takes the number of decisions that a member has taken.
+    pub fn note_decisions(&mut self, decisions: u64) {
+        if decisions <= BELIEVED_MAX {
+            self.highest = self.highest.max(decisions);
         }
     }
 

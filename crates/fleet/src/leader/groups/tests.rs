@@ -22,6 +22,8 @@ struct World {
     published: Option<PublishedGroups>,
     answers: Vec<Result<Version, ApplyFault>>,
     commands: Vec<GroupOrder>,
+    /// The number of decisions that reports tell.
+    members_have: u64,
 }
 
 fn id(nth: u64) -> NodeId {
@@ -82,7 +84,9 @@ impl World {
         leader.handle_listed(1, facts.clone(), now);
         leader.set_groups(groups.iter().map(|(pool, _)| two(pool)).collect(), now);
         let (published, answers, commands) = (None, Vec::new(), Vec::new());
-        let mut world = World { leader, facts, revision: 1, now, published, answers, commands };
+        let (revision, members_have) = (1, 0);
+        let mut world =
+            World { leader, facts, revision, now, published, answers, commands, members_have };
         world.settle();
         world
     }
@@ -138,6 +142,7 @@ impl World {
             refused: None,
             measured: None,
             groups,
+            decisions: self.members_have,
             events: None,
         };
         self.leader.handle_report(from, &report.encode(), self.now);
@@ -249,6 +254,34 @@ fn members_forget_no_pool_of_the_document_that_the_coordinator_does_not_know() {
     assert_eq!(member.take(&published), Ok(true));
     assert_eq!(member.of("b").map(|it| it.primary.as_str()), Some("b:2"));
     assert_eq!(member.of("a").map(|it| it.primary.as_str()), Some("a:1"));
+}
+
+#[test]
+fn a_decision_is_above_all_that_members_have_taken() {
+    let mut world = World::new(&[("a", settled(2, "a:1"))], 2);
+    let servers = [server("a:1", None, None), server("a:2", None, Some("a:1"))];
+    let look = |world: &mut World| {
+        world.report(id(2), vec![seen("a", 2, &servers)]);
+        world.probe("a", &servers);
+    };
+    look(&mut world);
+    world.fail_over("a", Some("a:1"));
+    assert!(world.refusal().contains("is the primary of pool a already"));
+    // The coordinator is that of before a removal of pool b, which the member has taken.
+    let mut member = Decisions::new("prod");
+    let current = world.published.clone().unwrap();
+    let version = Version { revision: 9, ..current.version };
+    let before = PublishedGroups { version, groups: Vec::new(), ..current.clone() };
+    assert_eq!(member.take(&before), Ok(true));
+    assert!(member.take(&current).is_err());
+    world.members_have = member.version().revision;
+    look(&mut world);
+    world.fail_over("a", Some("a:1"));
+    look(&mut world);
+    assert_eq!((world.group("a").epoch, world.group("a").primary.as_str()), (10, "a:1"));
+    assert_eq!(world.answers.pop().map(|it| it.is_ok()), Some(true));
+    assert_eq!(member.take(&world.published.clone().unwrap()), Ok(true));
+    assert_eq!(member.of("a").map(|it| it.epoch), Some(10));
 }
 
 #[test]

@@ -69,6 +69,7 @@ impl Observer {
             refused: None,
             measured: None,
             groups,
+            decisions: saved.revision,
             events: None,
         }
     }
