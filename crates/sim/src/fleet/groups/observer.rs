@@ -1,29 +1,34 @@
-//! A proxy: it sees the servers, reports, and obeys what is decided.
+//! A proxy: it sees the servers of its pools, reports, and obeys what is decided.
 
 use crate::fleet::people::CLUSTER;
 use keyway_base::Time;
 use keyway_bus::NodeId;
 use keyway_fleet::{About, Decided, Decisions, GroupSeen, PublishedGroups, Report, Version};
 
-/// A proxy that uses the group.
+/// A proxy.
 #[derive(Debug)]
 pub(super) struct Observer {
     id: NodeId,
     decisions: Decisions,
     disk: Option<Vec<u8>>,
     hangs_until: Time,
+    /// The pools that it uses if the document has them.
+    wants: Vec<bool>,
+    /// The pools of the document that it has taken.
+    listed: Vec<bool>,
 }
 
 impl Observer {
-    pub fn start(id: NodeId, disk: Option<Vec<u8>>) -> Observer {
-        let decisions = disk.as_deref().and_then(Decisions::decode);
-        let decisions = decisions.unwrap_or_else(|| Decisions::new(CLUSTER));
-        Observer { id, decisions, disk, hangs_until: Time(0) }
+    pub fn start(id: NodeId, wants: Vec<bool>) -> Observer {
+        let (decisions, listed) = (Decisions::new(CLUSTER), vec![false; wants.len()]);
+        Observer { id, decisions, disk: None, hangs_until: Time(0), wants, listed }
     }
 
     /// Its process is killed, and begins anew with its disk.
     pub fn restart(&mut self) {
-        *self = Observer::start(self.id, self.disk.take());
+        let saved = self.disk.as_deref().and_then(Decisions::decode);
+        self.decisions = saved.unwrap_or_else(|| Decisions::new(CLUSTER));
+        self.hangs_until = Time(0);
     }
 
     pub fn id(&self) -> NodeId {
@@ -36,6 +41,15 @@ impl Observer {
 
     pub fn hang(&mut self, until: Time) {
         self.hangs_until = until;
+    }
+
+    /// Takes the pools of the document.
+    pub fn take_document(&mut self, listed: &[bool]) {
+        self.listed = listed.to_vec();
+    }
+
+    pub fn uses(&self, pool: usize) -> bool {
+        self.wants[pool] && self.listed[pool]
     }
 
     /// Returns the decision about a pool that it obeys.
