@@ -226,10 +226,11 @@ impl Pool {
         observers: &[Observer],
         now: Time,
     ) -> Result<(), String> {
-        let (Some(old), Phase::Promoting) = (&group.old, &group.phase) else { return Ok(()) };
-        if group.why.starts_with("by order") {
+        if group.phase != Phase::Promoting || group.why.starts_with("by order") {
             return Ok(());
         }
+        // The primary before may be another one: a server can die before it becomes the primary.
+        let Some((old, _)) = group.why.split_once(" was down for ") else { return Ok(()) };
         let fresh = |id: NodeId| {
             let heard = self.heard.get(&(id, nth));
             heard.is_some_and(|at| now.since(*at) < Duration::from_secs(4))
