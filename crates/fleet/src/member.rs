@@ -171,6 +171,8 @@ pub struct Member {
     reports: Reports,
     measuring: Measuring,
     seeing: Seeing,
+    /// The number of decisions about groups at the latest publication that was taken.
+    decisions: u64,
     events: Outbox,
     actions: VecDeque<Action>,
 }
@@ -204,6 +206,7 @@ impl Member {
             reports: Reports::default(),
             measuring: Measuring::default(),
             seeing: Seeing::default(),
+            decisions: 0,
             events: Outbox::default(),
             actions: VecDeque::new(),
         }
@@ -244,6 +247,12 @@ impl Member {
         if self.seeing.take(groups, now) {
             self.report(now);
         }
+    }
+
+    /// Takes the number of decisions about groups at the latest publication that this member has
+    /// taken. The next report has it.
+    pub fn note_decisions(&mut self, decisions: u64) {
+        self.decisions = decisions;
     }
 
     /// Takes a number that no other process of this member has. The leader tells the events of one
@@ -480,6 +489,7 @@ impl Member {
             refused: self.refused.clone(),
             measured: self.measuring.latest(),
             groups: self.seeing.latest().to_vec(),
+            decisions: self.decisions,
             events: None,
         }
     }

@@ -59,6 +59,10 @@ pub struct Report {
     /// The groups of servers that it uses. The coordinator does not keep them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<GroupSeen>,
+    /// The number of decisions about groups at the latest publication that it has taken. It refuses
+    /// one with fewer. The coordinator does not keep it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub decisions: u64,
     /// Events that the leader has not acknowledged. The coordinator does not keep them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub events: Option<SentEvents>,
@@ -82,16 +86,23 @@ struct Read {
     #[serde(default)]
     groups: Vec<GroupSeen>,
     #[serde(default)]
+    decisions: u64,
+    #[serde(default)]
     events: Option<SentEvents>,
 }
 
 impl From<Read> for Report {
     fn from(read: Read) -> Report {
         let Read { cluster, version, listeners, pools, serves, .. } = read;
-        let Read { saved, running, refused, measured, groups, events, .. } = read;
+        let Read { saved, running, refused, measured, groups, decisions, events, .. } = read;
         let about = About { version, listeners, pools, serves };
-        Report { cluster, about, saved, running, refused, measured, groups, events }
+        Report { cluster, about, saved, running, refused, measured, groups, decisions, events }
     }
+}
+
+/// Returns whether a report leaves a number out.
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl About {
@@ -180,6 +191,7 @@ mod tests {
             refused: Some(RefusedVersion::new(version, "why")),
             measured: Some(Measured::default()),
             groups: vec![GroupSeen { pool: "a".to_owned(), epoch: 1, servers: vec![server] }],
+            decisions: 7,
             events: None,
         };
         let bytes = report.encode();

@@ -538,5 +538,7 @@ fn no_seed_of_a_fleet_breaks_a_law() {
     assert!(total.elections > FLEET_SEEDS && total.kills > FLEET_SEEDS, "{total}");
     assert!(total.documents > FLEET_SEEDS && total.refusals > FLEET_SEEDS / 10, "{total}");
     assert!(total.rivals > 0 && total.restores > 0 && total.unknown > 0, "{total}");
+    assert!(total.failovers > FLEET_SEEDS / 2 && total.switches > FLEET_SEEDS / 4, "{total}");
+    assert!(total.forgotten > FLEET_SEEDS / 4 && total.beside > FLEET_SEEDS / 10, "{total}");
     assert_eq!(run_fleet(7, false).ok(), run_fleet(7, true).ok());
 }

@@ -34,8 +34,8 @@ pub struct PublishedGroups {
     pub version: Version,
     /// The decisions, by pool.
     pub groups: Vec<Decided>,
-    /// Pools whose latest decision the coordinator has lost. Members keep theirs until an operator
-    /// names the primary.
+    /// Pools of the document whose latest decision the coordinator has lost, or that have none.
+    /// Members that have one keep it until another one is made.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost: Vec<String>,
 }

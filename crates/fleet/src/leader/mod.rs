@@ -387,6 +387,7 @@ impl Leader {
             return;
         }
         // The coordinator does not keep them: they change every second.
+        self.groups.note_decisions(std::mem::take(&mut report.decisions));
         self.take_views(from, std::mem::take(&mut report.groups), now);
         let published = self.published.as_ref().map(Published::stamp);
         self.roster.take(from, report, published, now, &mut self.notes);

@@ -267,6 +267,7 @@ mod tests {
             refused: None,
             measured: None,
             groups: Vec::new(),
+            decisions: 0,
             events: None,
         }
     }

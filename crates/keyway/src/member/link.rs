@@ -193,6 +193,7 @@ impl Link {
         let now = clock();
         self.member.set_about(self.about.get(), now);
         self.about.groups().release(false);
+        self.member.note_decisions(self.about.groups().version().revision);
         self.member.observe(self.about.groups().seen(), now);
         self.take_events(now);
         if self.member.poll_deadline().is_some_and(|at| at <= now) {
@@ -385,6 +386,7 @@ impl Link {
                 {
                     tracing::error!("control: the decided primaries cannot be saved: {why}");
                 }
+                self.member.note_decisions(groups.version().revision);
                 self.member.observe(groups.seen(), now);
                 true
             }

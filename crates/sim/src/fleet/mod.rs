@@ -9,7 +9,6 @@ mod engine;
 mod groups;
 mod people;
 mod rollouts;
-mod servers;
 mod world;
 
 use std::fmt;
@@ -41,6 +40,10 @@ pub struct FleetReport {
     pub failovers: u64,
     /// The part of these that operators have ordered.
     pub switches: u64,
+    /// Groups that were forgotten, as the document lacked their pool.
+    pub forgotten: u64,
+    /// Orders to fail over that were carried out while all servers of another pool were dead.
+    pub beside: u64,
     /// Entries of the audit log.
     pub audited: u64,
     /// The entries of refused requests.
@@ -53,12 +56,13 @@ impl fmt::Display for FleetReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let FleetReport { elections, documents, unknown, refusals, kills, rivals, .. } = self;
         let FleetReport { restores, rollouts, went_on, went_back, failovers, switches, .. } = self;
-        let FleetReport { audited, refused, events, .. } = self;
+        let FleetReport { forgotten, beside, audited, refused, events, .. } = self;
         write!(
             f,
             "{elections} elections, {documents} documents, {unknown} unknown, {refusals} refusals, \
              {kills} kills, {rivals} rivals, {restores} restored backups, {rollouts} rollouts, \
              {went_on} went on, {went_back} went back, {failovers} fail-overs, {switches} by hand, \
+             {forgotten} groups forgotten, {beside} orders beside a dead pool, \
              {audited} audited, {refused} of them refused, {events} events"
         )
     }
@@ -78,6 +82,8 @@ impl FleetReport {
         self.went_back += other.went_back;
         self.failovers += other.failovers;
         self.switches += other.switches;
+        self.forgotten += other.forgotten;
+        self.beside += other.beside;
         self.audited += other.audited;
         self.refused += other.refused;
         self.events += other.events;

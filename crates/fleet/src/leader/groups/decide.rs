@@ -391,6 +391,10 @@ impl Leader {
             ));
         }
         if order.to.as_ref() == Some(primary) {
+            // Members that have taken more decisions refuse this one, so it is made again.
+            if self.decision_count().is_some_and(|count| count < self.groups.highest) {
+                return name(primary, &why);
+            }
             return refuse(format!("{primary} is the primary of pool {pool} already"));
         }
         let chosen = match &order.to {

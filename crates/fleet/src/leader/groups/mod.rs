@@ -95,7 +95,7 @@ pub(super) struct Groups {
     followed: BTreeMap<(String, String), (String, Time)>,
     next_number: u64,
     pending: BTreeMap<String, Pending>,
-    /// The largest epoch of a decision that members obey, about any pool.
+    /// The largest number of a decision that members have, about any pool.
     highest: u64,
     /// The largest epoch of a decision that members obey and the coordinator did not know, by pool.
     ahead: BTreeMap<String, u64>,
@@ -164,6 +164,13 @@ impl Groups {
                 let observers = self.observers.entry(seen.pool.clone()).or_default();
                 self.has_views |= observers.take(from, seen, now) || is_own;
             }
+        }
+    }
+
+    /// Takes the number of decisions that a member has taken.
+    pub fn note_decisions(&mut self, decisions: u64) {
+        if decisions <= BELIEVED_MAX {
+            self.highest = self.highest.max(decisions);
         }
     }
 
@@ -342,8 +349,10 @@ impl Leader {
         self.facts.get(DECISIONS).map_or(Some(0), |fact| facts::number(&fact.value))
     }
 
-    /// Publishes the decisions, if they are not what was published.
+    /// Publishes the decisions, if they are not what was published, as soon as the document is read:
+    /// before, it is not known which pools were removed.
     pub(super) fn publish_groups(&mut self, epoch: u64, now: Time) {
+        let Some(settings) = &self.groups.settings else { return };
         let Some(revision) = self.decision_count().filter(|count| *count > 0) else { return };
         let version = Version { epoch, revision };
         let known = self.groups.published.as_ref().map(|(published, _)| published.version);
@@ -353,8 +362,10 @@ impl Leader {
         // An older decision than that of others is of no use to a member that has none.
         let current = self.stored_groups().filter(|(pool, _)| !self.is_ahead(pool));
         let groups = current.map(|(pool, group)| group.decided(pool)).collect();
-        let lost = self.groups.ahead.keys().filter(|pool| self.is_ahead(pool));
-        let lost = lost.take(GROUPS_MAX).cloned().collect();
+        // A pool of the document without a decision may have had one before the coordinator went
+        // back, which a member has told to an earlier leader, or to none yet.
+        let is_lost = |pool: &&String| self.is_ahead(pool) || self.group(pool).is_none();
+        let lost = settings.keys().filter(is_lost).cloned().collect();
         let (cluster, leader) = (self.me.cluster.clone(), self.me.node.0);
         let published = PublishedGroups { cluster, leader, version, groups, lost };
         self.groups.published = Some((published.clone(), now));

@@ -22,6 +22,8 @@ struct World {
     published: Option<PublishedGroups>,
     answers: Vec<Result<Version, ApplyFault>>,
     commands: Vec<GroupOrder>,
+    /// The number of decisions that reports tell.
+    members_have: u64,
 }
 
 fn id(nth: u64) -> NodeId {
@@ -52,6 +54,16 @@ fn seen(pool: &str, epoch: u64, servers: &[ServerSeen]) -> GroupSeen {
     GroupSeen { pool: pool.to_owned(), epoch, servers: servers.to_vec() }
 }
 
+/// Returns the settings of a pool with the servers 1 and 2.
+fn two(pool: &str) -> GroupSettings {
+    GroupSettings {
+        pool: pool.to_owned(),
+        servers: vec![format!("{pool}:1"), format!("{pool}:2")],
+        down_after: Duration::from_secs(5),
+        quorum: None,
+    }
+}
+
 impl World {
     /// Begins with these decisions in the coordinator. Each pool has the servers 1 and 2.
     fn new(groups: &[(&str, Group)], decisions: u64) -> World {
@@ -70,15 +82,11 @@ impl World {
         let mut leader = Leader::new(identity);
         leader.handle_session(Some(7), now);
         leader.handle_listed(1, facts.clone(), now);
-        let settings = |(pool, _): &(&str, Group)| GroupSettings {
-            pool: (*pool).to_owned(),
-            servers: vec![format!("{pool}:1"), format!("{pool}:2")],
-            down_after: Duration::from_secs(5),
-            quorum: None,
-        };
-        leader.set_groups(groups.iter().map(settings).collect(), now);
+        leader.set_groups(groups.iter().map(|(pool, _)| two(pool)).collect(), now);
         let (published, answers, commands) = (None, Vec::new(), Vec::new());
-        let mut world = World { leader, facts, revision: 1, now, published, answers, commands };
+        let (revision, members_have) = (1, 0);
+        let mut world =
+            World { leader, facts, revision, now, published, answers, commands, members_have };
         world.settle();
         world
     }
@@ -134,6 +142,7 @@ impl World {
             refused: None,
             measured: None,
             groups,
+            decisions: self.members_have,
             events: None,
         };
         self.leader.handle_report(from, &report.encode(), self.now);
@@ -217,6 +226,62 @@ fn naming_a_primary_after_a_backup_leaves_other_pools_as_members_have_them() {
     assert_eq!(member.take(&world.published.clone().unwrap()), Ok(true));
     assert_eq!(member.of("b").map(|it| it.epoch), Some(world.group("b").epoch));
     assert_ne!(world.state("b"), Some(GroupState::Ahead));
+}
+
+#[test]
+fn members_forget_no_pool_of_the_document_that_the_coordinator_does_not_know() {
+    // The coordinator is that of before pool b had a decision, and no member tells of that.
+    let mut world = World::new(&[("a", settled(2, "a:1"))], 2);
+    world.published = None;
+    world.leader.handle_session(None, world.now);
+    world.leader.handle_session(Some(7), world.now);
+    world.leader.handle_listed(world.revision, world.facts.clone(), world.now);
+    world.settle();
+    assert_eq!(world.published, None, "the document is not read yet");
+    world.leader.set_groups(vec![two("a"), two("b")], world.now);
+    world.settle();
+    let published = world.published.clone().unwrap();
+    assert_eq!(published.lost, ["b"]);
+    let mut member = Decisions::new("prod");
+    let decided = Decided { pool: "b".to_owned(), ..settled(1, "b:2").decided("b") };
+    let before = PublishedGroups {
+        version: Version { epoch: 4, revision: 1 },
+        groups: vec![decided],
+        lost: Vec::new(),
+        ..published.clone()
+    };
+    assert_eq!(member.take(&before), Ok(true));
+    assert_eq!(member.take(&published), Ok(true));
+    assert_eq!(member.of("b").map(|it| it.primary.as_str()), Some("b:2"));
+    assert_eq!(member.of("a").map(|it| it.primary.as_str()), Some("a:1"));
+}
+
+#[test]
+fn a_decision_is_above_all_that_members_have_taken() {
+    let mut world = World::new(&[("a", settled(2, "a:1"))], 2);
+    let servers = [server("a:1", None, None), server("a:2", None, Some("a:1"))];
+    let look = |world: &mut World| {
+        world.report(id(2), vec![seen("a", 2, &servers)]);
+        world.probe("a", &servers);
+    };
+    look(&mut world);
+    world.fail_over("a", Some("a:1"));
+    assert!(world.refusal().contains("is the primary of pool a already"));
+    // The coordinator is that of before a removal of pool b, which the member has taken.
+    let mut member = Decisions::new("prod");
+    let current = world.published.clone().unwrap();
+    let version = Version { revision: 9, ..current.version };
+    let before = PublishedGroups { version, groups: Vec::new(), ..current.clone() };
+    assert_eq!(member.take(&before), Ok(true));
+    assert!(member.take(&current).is_err());
+    world.members_have = member.version().revision;
+    look(&mut world);
+    world.fail_over("a", Some("a:1"));
+    look(&mut world);
+    assert_eq!((world.group("a").epoch, world.group("a").primary.as_str()), (10, "a:1"));
+    assert_eq!(world.answers.pop().map(|it| it.is_ok()), Some(true));
+    assert_eq!(member.take(&world.published.clone().unwrap()), Ok(true));
+    assert_eq!(member.of("a").map(|it| it.epoch), Some(10));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The servers of a group: roles, offsets, and who reaches whom.
 
-use super::groups::{empty_view, target};
+use super::pool::target;
 use crate::random::Random;
 use keyway_base::Time;
 use keyway_bus::NodeId;
@@ -29,23 +29,37 @@ struct Sight {
 
 #[derive(Debug)]
 pub(super) struct Servers {
+    /// The name of their pool, and its number.
+    pool: String,
+    of: usize,
     servers: Vec<Server>,
     sights: BTreeMap<(NodeId, usize), Sight>,
 }
 
-pub(super) fn address(nth: usize) -> String {
-    format!("10.0.0.{}:6379", nth + 1)
+/// Returns how the addresses of a pool begin.
+pub(super) fn network(pool: usize) -> String {
+    format!("10.0.{pool}.")
 }
 
 impl Servers {
-    pub fn new(count: usize) -> Servers {
+    pub fn new((of, pool): (usize, &str), count: usize) -> Servers {
         let server =
             |nth: usize| Server { is_alive: true, of: (nth > 0).then_some(0), offset: 100 };
-        Servers { servers: (0..count).map(server).collect(), sights: BTreeMap::new() }
+        let (pool, sights) = (pool.to_owned(), BTreeMap::new());
+        Servers { pool, of, servers: (0..count).map(server).collect(), sights }
     }
 
     pub fn len(&self) -> usize {
         self.servers.len()
+    }
+
+    /// Returns an address, which no server of another pool has.
+    pub fn address(&self, nth: usize) -> String {
+        format!("{}{}:6379", network(self.of), nth + 1)
+    }
+
+    pub fn addresses(&self) -> Vec<String> {
+        (0..self.len()).map(|nth| self.address(nth)).collect()
     }
 
     pub fn at(&self, nth: usize) -> &Server {
@@ -53,7 +67,7 @@ impl Servers {
     }
 
     fn find(&self, name: &str) -> Option<usize> {
-        (0..self.servers.len()).find(|nth| address(*nth) == name)
+        (0..self.servers.len()).find(|nth| self.address(*nth) == name)
     }
 
     /// Notes for how long each observer has seen each server.
@@ -86,7 +100,7 @@ impl Servers {
     }
 
     pub fn seen_by(&mut self, by: NodeId, epoch: u64, now: Time) -> GroupSeen {
-        let mut seen = empty_view(epoch);
+        let mut seen = GroupSeen { pool: self.pool.clone(), epoch, servers: Vec::new() };
         for nth in 0..self.servers.len() {
             let sight = self.sight(by, nth, now);
             let silent_ms = sight.silent_since.map(|since| now.since(since).as_millis() as u64);
@@ -94,7 +108,7 @@ impl Servers {
             let role = match server.of {
                 None => RoleSeen::Primary { offset: server.offset, replicas: 0 },
                 Some(of) => RoleSeen::Replica {
-                    of: address(of),
+                    of: self.address(of),
                     offset: server.offset,
                     is_linked: self.servers[of].is_alive && self.servers[of].of.is_none(),
                     down_ms: None,
@@ -103,7 +117,7 @@ impl Servers {
                 },
             };
             let role = silent_ms.is_none().then_some(role);
-            seen.servers.push(ServerSeen { address: address(nth), silent_ms, role });
+            seen.servers.push(ServerSeen { address: self.address(nth), silent_ms, role });
         }
         seen
     }
@@ -182,7 +196,7 @@ impl Servers {
         if server.is_alive && by_file {
             server.of = (nth > 0).then_some(0);
         }
-        let told = format!("{}: {server:?}", address(nth));
+        let told = format!("{}{}: {server:?}", network(self.of), nth + 1);
         self.follow(now);
         told
     }
@@ -200,6 +214,12 @@ impl Servers {
     pub fn meddle(&mut self, random: &mut Random) {
         let (nth, other) = (random.index(self.servers.len()), random.index(self.servers.len()));
         self.servers[nth].of = (nth != other && random.percent(50)).then_some(other);
+    }
+
+    /// All of them are killed.
+    pub fn kill_all(&mut self, now: Time) {
+        self.servers.iter_mut().for_each(|server| server.is_alive = false);
+        self.follow(now);
     }
 
     pub fn heal(&mut self, now: Time) {
