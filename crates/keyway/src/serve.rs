@@ -260,7 +260,7 @@ impl Serving {
         let then = drain(self.workers, &self.live, &self.woken, order);
         self.live.replicas.end();
         // If another process serves, the snapshot's file belongs to that one.
-        self.live.snapshots.end(kept.is_empty());
+        let are_saved = self.live.snapshots.end(kept.is_empty());
         let are_whole = self.live.logs.end();
         if then == AfterDrain::Wait {
             wait_for_end(&self.woken);
@@ -272,7 +272,7 @@ impl Serving {
         if let (Some(file), true) = (self.pid_file, kept.is_empty()) {
             file.remove();
         }
-        match are_whole {
+        match are_saved && are_whole {
             true => ExitCode::SUCCESS,
             false => ExitCode::FAILURE,
         }
@@ -282,7 +282,7 @@ impl Serving {
     /// in this one's place.
     fn fail(mut self, failure: &str, late: Option<&Successor>) -> ExitCode {
         tracing::error!("{failure}");
-        self.live.snapshots.end(false);
+        let _ = self.live.snapshots.end(false);
         self.live.config.server.drain_notice = Duration::ZERO;
         let _ = self.stop(Order { then: AfterDrain::Exit, signal: None }, late);
         ExitCode::FAILURE
@@ -312,7 +312,7 @@ impl Serving {
         self.give_clients(successor);
         self.live.replicas.end();
         // From here on the snapshot's file belongs to the other process.
-        self.live.snapshots.end(false);
+        let _ = self.live.snapshots.end(false);
         self.workers.leave(self.live.file.server.upgrade_grace);
         let closing = close_beside(self.admin);
         // This waits while the service manager does not read. Clients are served meanwhile.

@@ -45,8 +45,8 @@ enum Ask {
     Look,
     /// A pool has come.
     Pool(Box<Job>),
-    /// The process ends: whether snapshots are to be made, and whom to tell.
-    End { saves: bool, tell: Sender<()> },
+    /// The process ends. With `saves` snapshots are made first; the answer is false if one failed.
+    End { saves: bool, tell: Sender<bool> },
 }
 
 /// A pool whose store has snapshots.
@@ -191,16 +191,17 @@ impl Snapshots {
         }
     }
 
-    /// Ends the thread; with `saves` behind the snapshots that are to be made at the end.
-    pub fn end(&mut self, saves: bool) {
+    /// Ends the thread; with `saves` behind the snapshots that are to be made at the end. Returns
+    /// false if one of these failed.
+    pub fn end(&mut self, saves: bool) -> bool {
         self.is_ending.store(true, Ordering::Relaxed);
-        let Some(thread) = self.thread.take() else { return };
+        let Some(thread) = self.thread.take() else { return true };
         let (tell, told) = channel();
-        if self.tell.send(Ask::End { saves, tell }).is_ok() {
-            // An error says that the thread has gone, which is as good.
-            let _ = told.recv();
-        }
+        let asked = self.tell.send(Ask::End { saves, tell });
+        // An error says that the thread has gone before, and saved nothing.
+        let are_saved = asked.is_ok() && told.recv().unwrap_or(false);
         let _ = thread.join();
+        are_saved || !saves
     }
 }
 
@@ -229,11 +230,9 @@ impl Worker {
                 Ok(Ask::Look) | Err(RecvTimeoutError::Timeout) => {}
                 Ok(Ask::Pool(job)) => self.jobs.push(*job),
                 Ok(Ask::End { saves, tell }) => {
-                    if saves {
-                        self.save_at_end();
-                    }
+                    let are_saved = !saves || self.save_at_end();
                     // The thread that asked may have ended.
-                    let _ = tell.send(());
+                    let _ = tell.send(are_saved);
                     return;
                 }
                 Err(RecvTimeoutError::Disconnected) => return,
@@ -290,18 +289,46 @@ impl Worker {
         }
     }
 
-    /// Writes the snapshots of the end. Nobody changes the stores any more.
-    fn save_at_end(&mut self) {
+    /// Writes the snapshots of the end. Nobody changes the stores any more. Returns false if one
+    /// failed.
+    fn save_at_end(&mut self) -> bool {
+        let mut are_saved = true;
         for job in self.jobs.iter().filter(|job| !job.is_off && job.config.on_shutdown) {
             if !job.has_changed() || job.store.is_loading() {
                 continue;
             }
             tracing::info!(pool = job.name, "saving a snapshot before the end");
             let _ = job.store.begin_snapshot(wall_clock().unix_millis(), false);
-            if let Some(saving) = job.store.take_snapshot(wall_clock()) {
-                save::save(job, saving, None);
+            let is_saved = match job.store.take_snapshot(wall_clock()) {
+                Some(saving) => save::save(job, saving, None),
+                None if job.store.log().is_some() => {
+                    tracing::info!(
+                        pool = job.name,
+                        "no snapshot before the end: the base of the log is being written, and \
+                         the next start loads the log"
+                    );
+                    true
+                }
+                None => {
+                    tracing::error!(
+                        target: "keyway::event::snapshot-failed",
+                        pool = job.name,
+                        "no snapshot: another one of the pool has not ended"
+                    );
+                    false
+                }
+            };
+            if !is_saved {
+                are_saved = false;
+                tracing::error!(
+                    pool = job.name,
+                    file = %job.file().display(),
+                    "the process ends without a snapshot of what has changed; the file has the \
+                     data of the snapshot before, if there was one"
+                );
             }
         }
+        are_saved
     }
 }
 

@@ -370,6 +370,34 @@ fn a_full_disk_is_told_and_requests_are_served_on() {
 }
 
 #[test]
+fn a_process_that_cannot_save_at_its_end_has_exit_status_1() {
+    let _watch = watchdog(Duration::from_secs(120), "the end");
+    let folder = TempDir::new();
+    let file = folder.path().join("a.rdb");
+    let config = config_with(&file, ", every = \"off\"").with_file_len(1 << 20);
+    let keyway = start(&config);
+    let mut client = keyway.client(0);
+    client.command(&["SET", "a", "old"]);
+    drop(client);
+    let (status, log) = keyway.stop(BOUND);
+    assert_eq!(status.code(), Some(0), "{log}");
+    let old = std::fs::read(&file).expect("a file");
+    let keyway = start(&config);
+    let mut client = keyway.client(0);
+    wait_until("the file is loaded", BOUND, || !client.command(&["DBSIZE"]).is_error());
+    for nth in 0..2_000 {
+        client.command(&["SET", &format!("key:{nth}"), &"v".repeat(1_000)]);
+    }
+    drop(client);
+    let (status, log) = keyway.stop(BOUND);
+    assert_eq!(status.code(), Some(1), "{log}");
+    assert!(log.contains("no snapshot: cannot write"), "{log}");
+    assert!(log.contains("the process ends without a snapshot of what has changed"), "{log}");
+    assert_eq!(std::fs::read(&file).expect("a file"), old);
+    assert_eq!(std::fs::read_dir(folder.path()).expect("a directory").count(), 1);
+}
+
+#[test]
 fn a_file_that_cannot_be_read_whole_ends_the_process_with_what_to_do() {
     let _watch = watchdog(Duration::from_secs(120), "the refusals");
     let folder = TempDir::new();
