@@ -199,6 +199,10 @@ impl Running {
             if self.told.is_to_reread.swap(false, Ordering::Relaxed) {
                 self.reread_certificates();
             }
+            if self.told.is_to_upgrade.swap(false, Ordering::Relaxed) {
+                let said = "SIGUSR2 is ignored: a node of the bus has no upgrade; restart it";
+                self.lines.say(said.to_owned());
+            }
             if self.told.is_over.swap(false, Ordering::Relaxed) {
                 self.state.is_leaving.store(true, Ordering::Relaxed);
                 self.driver.node().leave(clock());

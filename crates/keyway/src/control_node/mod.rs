@@ -324,6 +324,12 @@ impl Running {
                 self.reread_certificates();
                 self.reread_operators();
             }
+            if self.signalled.is_to_upgrade.swap(false, Ordering::Relaxed) {
+                tracing::warn!(
+                    "SIGUSR2 is ignored: a control node has no upgrade; restart it, and another \
+                     control node leads meanwhile"
+                );
+            }
             if self.signalled.is_over.load(Ordering::Relaxed) {
                 return self.leave();
             }

@@ -5,8 +5,8 @@ use keyway_control::{Engine, OPENAPI, Seat, Told};
 use keyway_coordinator::FilesSettings;
 use keyway_fleet::{Fact, Ticket, Write, Written};
 use keyway_testkit::{
-    Process, RedisServer, TempDir, ToolOutput, free_address, run_keyway, wait_for, wait_until,
-    watchdog,
+    Process, RedisServer, Signal, TempDir, ToolOutput, free_address, run_keyway, wait_for,
+    wait_until, watchdog,
 };
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -457,6 +457,10 @@ fn events_of_control_and_of_proxies_are_kept_and_followed() {
     let file = stage.directory.path().join("events.log");
     wait_until("it is in the file", SOON, || {
         written(&file).contains("eve: apply, document 0 to 1")
+    });
+    stage.processes[0].signal(Signal::USR2);
+    wait_until("SIGUSR2 is told", SOON, || {
+        stage.processes[0].log().contains("SIGUSR2 is ignored: a control node has no upgrade")
     });
     let moved = stage.directory.path().join("events.1");
     std::fs::rename(&file, &moved).expect("the file");
