@@ -1,15 +1,17 @@
 //! `audit_file`: every entry of the audit log, one a line, as the coordinator has it.
 //!
 //! A thread appends and syncs, so a slow disk does not hold up the leader. Entries that wait are in
-//! the coordinator as well: if there is no room for more, they are taken later.
+//! the coordinator as well: if there is no room for more, they are taken later. When the file has
+//! been moved or removed, as tools that rotate logs do, the next entry begins a new one.
 
+use super::events_file::is_at;
 use anyhow::{Context, Result, bail};
 use keyway_fleet::{AuditEntry, AuditLog, Chain, Hash};
 use rustix::fs::{FlockOperation, flock};
 use std::fs::File;
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{
@@ -55,13 +57,13 @@ impl AuditFile {
     /// Returns why the file cannot be used: it cannot be opened, another process has it, or its last
     /// line is no entry.
     pub fn open(path: &Path) -> Result<AuditFile> {
-        let shown = path.display().to_string();
         let Opened { file, len, last } =
-            open(path).with_context(|| format!("audit_file {shown}"))?;
+            open(path).with_context(|| format!("audit_file {}", path.display()))?;
         let (entries, waiting) = sync_channel(WAITING_MAX);
         let (end, ended) = channel();
         let is_over = Arc::new(AtomicBool::new(false));
-        let mut writing = Writing { file, len, shown, is_over: Arc::clone(&is_over) };
+        let path = path.to_owned();
+        let mut writing = Writing { file: Some(file), path, len, is_over: Arc::clone(&is_over) };
         let thread = std::thread::Builder::new()
             .name("keyway-audit".to_owned())
             .spawn(move || {
@@ -179,10 +181,11 @@ fn open(path: &Path) -> Result<Opened> {
 
 /// The thread's side.
 struct Writing {
-    file: File,
+    /// The file; `None` if it could not be opened again.
+    file: Option<File>,
+    path: PathBuf,
     /// Bytes of whole lines.
     len: u64,
-    shown: String,
     /// True if the node ends: an entry that cannot be written is given up.
     is_over: Arc<AtomicBool>,
 }
@@ -191,10 +194,11 @@ impl Writing {
     fn run(&mut self, waiting: &Receiver<String>) {
         while let Ok(text) = waiting.recv() {
             let line = text + "\n";
+            let shown = self.path.display().to_string();
             let mut is_told = false;
             while let Err(error) = self.append(line.as_bytes()) {
                 if !is_told {
-                    tracing::error!("audit_file {}: {error}; tried again", self.shown);
+                    tracing::error!("audit_file {shown}: {error:#}; tried again every 5 s");
                     is_told = true;
                 }
                 std::thread::park_timeout(AGAIN);
@@ -203,11 +207,26 @@ impl Writing {
                     return;
                 }
             }
+            if is_told {
+                tracing::info!("audit_file {shown}: entries are written again");
+            }
         }
     }
 
-    fn append(&mut self, line: &[u8]) -> std::io::Result<()> {
-        let written = self.file.write_all(line).and_then(|()| self.file.sync_data());
+    /// Appends a line to the file. A file that was moved or removed is begun anew.
+    fn append(&mut self, line: &[u8]) -> Result<()> {
+        if !self.file.as_ref().is_some_and(|file| is_at(file, &self.path)) {
+            self.file = None;
+        }
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => {
+                let Opened { file, len, .. } = open(&self.path)?;
+                self.len = len;
+                none.insert(file)
+            }
+        };
+        let written = file.write_all(line).and_then(|()| file.sync_data());
         match written {
             Ok(()) => {
                 self.len += line.len() as u64;
@@ -215,12 +234,71 @@ impl Writing {
             }
             Err(error) => {
                 // Part of the line may be there.
-                self.file.set_len(self.len)?;
+                file.set_len(self.len)?;
                 Err(match error.kind() {
-                    ErrorKind::WriteZero => ErrorKind::StorageFull.into(),
-                    _ => error,
+                    ErrorKind::WriteZero => std::io::Error::from(ErrorKind::StorageFull).into(),
+                    _ => error.into(),
                 })
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use keyway_fleet::AuditHead;
+    use keyway_testkit::{TempDir, wait_until};
+
+    const SOON: Duration = Duration::from_secs(10);
+
+    /// An entry behind `last`, as the coordinator has it.
+    fn entry(last: &mut Chain) -> (u64, String) {
+        let number = last.number + 1;
+        let text = serde_json::json!({
+            "number": number, "previous": last.hash, "at": 7, "node": "z1.control.0.1",
+            "by": "ann", "what": "apply", "outcome": "done",
+        });
+        let text = text.to_string();
+        *last = Chain { number, hash: Hash::of(text.as_bytes()) };
+        (number, text)
+    }
+
+    fn numbers(path: &Path) -> Vec<u64> {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        text.lines().map(|line| AuditEntry::decode(line.as_bytes()).unwrap().number).collect()
+    }
+
+    #[test]
+    fn each_entry_is_appended_once_whatever_becomes_of_the_file() {
+        let folder = TempDir::new();
+        let path = folder.path().join("audit.log");
+        let mut file = AuditFile::open(&path).unwrap();
+        assert!(AuditFile::open(&path).is_err(), "it is in use");
+        let (mut last, mut entries) = (Chain::default(), Vec::new());
+        let mut follow = |file: &mut AuditFile| {
+            entries.push(entry(&mut last));
+            let Chain { number, hash } = last;
+            let head = AuditHead { number, hash, ..AuditHead::default() };
+            file.follow(&AuditLog { head: Some(head), entries: entries.clone() });
+        };
+        follow(&mut file);
+        follow(&mut file);
+        wait_until("both are there", SOON, || numbers(&path) == [1, 2]);
+        let moved = folder.path().join("audit.1");
+        std::fs::rename(&path, &moved).unwrap();
+        follow(&mut file);
+        wait_until("a new file begins", SOON, || numbers(&path) == [3]);
+        assert_eq!(numbers(&moved), [1, 2]);
+        std::fs::remove_file(&path).unwrap();
+        follow(&mut file);
+        follow(&mut file);
+        drop(file);
+        assert_eq!(numbers(&path), [4, 5]);
+        // The next start goes on with the file that is there.
+        let mut file = AuditFile::open(&path).unwrap();
+        follow(&mut file);
+        drop(file);
+        assert_eq!(numbers(&path), [4, 5, 6]);
     }
 }

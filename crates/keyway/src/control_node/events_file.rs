@@ -157,7 +157,7 @@ impl Writing {
 }
 
 /// Returns whether a path names this file.
-fn is_at(file: &File, path: &Path) -> bool {
+pub(super) fn is_at(file: &File, path: &Path) -> bool {
     let (Ok(one), Ok(other)) = (file.metadata(), path.metadata()) else { return false };
     (one.dev(), one.ino()) == (other.dev(), other.ino())
 }

@@ -336,6 +336,17 @@ fn check_files(stage: &mut Stage) {
         text.lines().enumerate().filter(|(at, _)| *at != 2).map(|(_, line)| line).collect();
     let cut = stage.directory.write("cut.log", cut.join("\n") + "\n").display().to_string();
     stage.refused("vic", &["audit", "--verify", "--file", &cut], "entry 3");
+    // The file is moved, and the next entry begins a new one.
+    let moved = stage.directory.path().join("audit.1");
+    std::fs::rename(stage.audit_file(), &moved).expect("the file");
+    let other = stage.document("5s", "8s");
+    let _ = stage.ctl("bob", &["apply", &other, "--base", "4"]).expect_success("keyway ctl apply");
+    wait_until("a new file begins", SOON, || written(&stage.audit_file()).contains("timeout"));
+    assert_eq!(written(&moved), text);
+    let first = text.lines().count() + 1;
+    let checked =
+        stage.ctl("vic", &["audit", "--verify", "--file", &file]).expect_success("keyway ctl");
+    assert!(checked.text.contains(&format!("entries {first} to")), "{}", checked.text);
 }
 
 /// Changes entries of the coordinator's files, as somebody with access to the disk can.
