@@ -7,6 +7,7 @@ use crate::load::read_configuration;
 use crate::model::{ListenerTlsConfig, LogConfig, LogFormat, LogLevel};
 use crate::operators::{self, OperatorConfig};
 use crate::reader::read_table;
+use crate::secret::ReadFile;
 use crate::{schema, syntax};
 use keyway_bus::NodeId;
 use keyway_topology::Password;
@@ -29,6 +30,8 @@ const KEYS: [&str; 10] = [
     "coordinator",
     "bus",
 ];
+/// Keys that only files of processes that serve have.
+pub(crate) const OF_SERVE: [&str; 4] = ["server", "listener", "pool", "control"];
 /// Every key of `[coordinator]`.
 const COORDINATOR_KEYS: [&str; 8] =
     ["kind", "lease", "dir", "endpoints", "root", "user", "password_file", "ca_file"];
@@ -114,6 +117,29 @@ impl ControlNodeConfig {
         Self::read_text(trimmed, report, &bus::read_file)
     }
 
+    /// Reads the address of the admin listener and its TLS settings, and no file that they name, for
+    /// callers that may not be allowed to read secrets. Other mistakes in the file are no errors.
+    ///
+    /// # Errors
+    /// Returns what is wrong with the two, in line order, or that the file cannot be read.
+    pub fn load_admin(
+        path: &Path,
+    ) -> Result<(SocketAddr, Option<ListenerTlsConfig>), Vec<ConfigError>> {
+        let text = read_configuration(path, "TOML")?;
+        let shown = path.display().to_string();
+        let trimmed = text.strip_prefix('\u{feff}').unwrap_or(&text);
+        let mut report = Report::new(&shown, trimmed).in_folder_of(path);
+        let (document, errors) = DeTable::parse_recoverable(trimmed);
+        syntax::report_all(trimmed, &errors, &mut report);
+        let table = document.get_ref();
+        let mut reading = Reading { read_file: &bus::read_file, report: &mut report };
+        let admin = reading.admin(table);
+        let tls = reading.admin_tls(table.get("admin_tls"), false);
+        report.finish()?;
+        // Without an address there was an error.
+        admin.map(|admin| (admin, tls)).ok_or_else(|| vec![incomplete()])
+    }
+
     /// Returns whether a file configures a control node: it has keys that only such files have. It may
     /// lack others.
     pub fn is_one(path: &Path) -> bool {
@@ -125,11 +151,10 @@ impl ControlNodeConfig {
             text.is_some_and(|text| !text.is_empty())
         };
         let is_table = |key: &str| table.get(key).is_some_and(|value| value.get_ref().is_table());
-        let of_others = ["server", "listener", "pool", "control"];
         table.contains_key("coordinator")
             || (["cluster", "audit_file", "events_file"].into_iter().any(is_text)
                 || is_table("bus"))
-                && !of_others.iter().any(|key| table.contains_key(*key))
+                && !OF_SERVE.iter().any(|key| table.contains_key(*key))
     }
 
     fn read_text(
@@ -142,16 +167,19 @@ impl ControlNodeConfig {
         let config = Reading { read_file, report: &mut report }.file(document.get_ref());
         let warnings = report.finish()?;
         // Whatever is missing was reported.
-        let incomplete = || {
-            vec![ConfigError {
-                path: String::new(),
-                line: 0,
-                column: 0,
-                what: "the file is incomplete".to_owned(),
-                hint: "see docs/control.md".to_owned(),
-            }]
-        };
-        config.map(|config| ControlNodeConfig { warnings, ..config }).ok_or_else(incomplete)
+        config
+            .map(|config| ControlNodeConfig { warnings, ..config })
+            .ok_or_else(|| vec![incomplete()])
+    }
+}
+
+fn incomplete() -> ConfigError {
+    ConfigError {
+        path: String::new(),
+        line: 0,
+        column: 0,
+        what: "the file is incomplete".to_owned(),
+        hint: "see docs/control.md".to_owned(),
     }
 }
 
@@ -173,9 +201,9 @@ impl Reading<'_, '_> {
                 false => Err("it is not 1 to 64 of A-Z a-z 0-9 . _ - : @".to_owned()),
             }
         });
-        let admin = self.needed(table, "admin", "admin = \"127.0.0.1:9390\"", parsed::<SocketAddr>);
+        let admin = self.admin(table);
         let admin_token = self.secret(table.get("admin_token_file"), "admin_token_file");
-        let admin_tls = self.admin_tls(table.get("admin_tls"));
+        let admin_tls = self.admin_tls(table.get("admin_tls"), true);
         let operators = self.operators(table, admin_tls.as_ref(), admin_token.as_ref());
         if let Some(admin) = admin {
             self.check_admin(table, admin, admin_token.as_ref());
@@ -206,6 +234,10 @@ impl Reading<'_, '_> {
             bus,
             warnings,
         })
+    }
+
+    fn admin(&mut self, table: &DeTable<'_>) -> Option<SocketAddr> {
+        self.needed(table, "admin", "admin = \"127.0.0.1:9390\"", parsed::<SocketAddr>)
     }
 
     fn refuse_unknown(&mut self, table: &DeTable<'_>, known: &[&str]) {
@@ -306,7 +338,8 @@ impl Reading<'_, '_> {
     }
 
     /// Reads `admin_tls`, which has the keys of that in `[server]` of a process that serves.
-    fn admin_tls(&mut self, value: Given<'_, '_>) -> Option<ListenerTlsConfig> {
+    /// With `reads_files` the files that it names are read.
+    fn admin_tls(&mut self, value: Given<'_, '_>, reads_files: bool) -> Option<ListenerTlsConfig> {
         let value = value?;
         let at = value.span().start;
         let Some(table) = value.get_ref().as_table() else {
@@ -318,7 +351,9 @@ impl Reading<'_, '_> {
         let header = "admin_tls".to_owned();
         let section = read_table(&schema::ADMIN_TLS, table, at, header, self.report);
         let read_file = self.read_file;
-        Some(crate::access::tls(&section, Some(&|path| as_text(read_file, path)), self.report))
+        let read = |path: &Path| as_text(read_file, path);
+        let read: Option<ReadFile<'_>> = if reads_files { Some(&read) } else { None };
+        Some(crate::access::tls(&section, read, self.report))
     }
 
     /// Reads every `[[operator]]`, which has the keys of that of a process that serves.
@@ -556,6 +591,21 @@ mod tests {
             assert!(!is_one(&format!("{top}{other}")), "{other}");
         }
         assert!(!is_one("") && !is_one("id = \"z1.relay.0.1\"\nlisten = []\n"));
+    }
+
+    #[test]
+    fn the_admin_listener_is_read_without_the_files_that_are_named() {
+        let folder = keyway_testkit::TempDir::new();
+        let load = |text: &str| ControlNodeConfig::load_admin(&folder.write("f.toml", text));
+        // Other mistakes do not matter, and the token is not there.
+        let (address, tls) = load(&FILE.replacen("cluster", "clustre", 1)).unwrap();
+        assert!(address.to_string() == "127.0.0.1:9390" && tls.is_none());
+        let tls =
+            "admin_tls = { cert_file = \"/none\", key_file = \"/none\", ca_file = \"/none\" }\n";
+        let (_, tls) = load(&format!("{tls}{FILE}")).unwrap();
+        assert!(tls.unwrap().loaded.is_none());
+        let lacking = load(&FILE.replacen("admin", "admim", 1)).unwrap_err();
+        assert!(lacking[0].to_string().contains("admin is missing"), "{lacking:?}");
     }
 
     #[test]

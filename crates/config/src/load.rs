@@ -58,6 +58,14 @@ impl Config {
         read(&text, report, None)
     }
 
+    /// Returns whether a file configures a process that serves: it has a table that only such files
+    /// have. It may lack others.
+    pub fn is_one(path: &Path) -> bool {
+        let text = read_configuration(path, "TOML").unwrap_or_default();
+        let (document, _) = toml::de::DeTable::parse_recoverable(&text);
+        crate::control_node::OF_SERVE.iter().any(|key| document.get_ref().contains_key(*key))
+    }
+
     /// Returns the configuration of `keyway serve` without a file: the embedded store on
     /// `tcp://127.0.0.1:6380`, with every other setting at its default.
     pub fn default_store() -> Config {

@@ -223,6 +223,9 @@ fn serve(arguments: &Serve) -> Result<ExitCode> {
         Ok(config) => config,
         Err(errors) => {
             before.refuse(errors.iter().map(ToString::to_string).collect());
+            if let Some(file) = &arguments.file {
+                tell_of_other_command(file, "serve");
+            }
             return Ok(report(&errors, "not started"));
         }
     };
@@ -257,6 +260,32 @@ fn default_config(bind: Option<&str>) -> Result<Config, Vec<ConfigError>> {
         Some(bind) => Config::default_store_at(bind).map_err(|error| vec![error]),
         None => Ok(Config::default_store()),
     }
+}
+
+/// Tells which command takes a file, if it is not this one.
+pub fn tell_of_other_command(file: &Path, command: &str) {
+    if let Some(told) = other_command(file, command) {
+        eprintln!("keyway: {}", escaped(&told));
+    }
+}
+
+fn other_command(file: &Path, command: &str) -> Option<String> {
+    let (what, its) = if ControlNodeConfig::is_one(file) {
+        ("a control node", "control")
+    } else if Config::is_one(file) {
+        ("a process that serves", "serve")
+    } else if keyway_config::BusConfig::is_one(file) {
+        ("a node of the bus", "bus node")
+    } else {
+        return None;
+    };
+    let file = file.display();
+    (its != command).then(|| {
+        format!(
+            "{file} is the file of {what}, and `keyway {command}` does not take it; run `keyway \
+             {its} {file}`"
+        )
+    })
 }
 
 fn check(Check { file, quiet }: &Check) -> Result<ExitCode> {
@@ -337,4 +366,27 @@ fn report(errors: &[ConfigError], consequence: &str) -> ExitCode {
     }
     eprintln!("keyway: {}; {consequence}", counted(errors.len(), "error"));
     ExitCode::from(2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_another_command_is_told_with_the_command_that_takes_it() {
+        let folder = keyway_testkit::TempDir::new();
+        let file = |name: &str, text: &str| folder.write(name, text);
+        let control = file("control.toml", "cluster = \"prod\"\n[coordinator]\nkind = 7\n");
+        let serve = file("serve.toml", "[[listener]]\n[pool.a]\nkind = \"stor\"\n");
+        let bus = file("bus.toml", "id = \"z1.relay.0.1\"\n");
+        let unknown = file("unknown.toml", "a = 1\n");
+        for (file, own, other) in [(&control, "control", "serve"), (&serve, "serve", "control")] {
+            assert_eq!(other_command(file, own), None);
+            let told = other_command(file, other).expect("it is of the other command");
+            assert!(told.ends_with(&format!("run `keyway {own} {}`", file.display())), "{told}");
+        }
+        let told = other_command(&bus, "serve").expect("it is of the bus");
+        assert!(told.contains("a node of the bus"), "{told}");
+        assert_eq!(other_command(&unknown, "serve"), None);
+    }
 }

@@ -25,7 +25,8 @@ use std::time::Duration;
 /// Status 2: it could not begin.
 #[derive(Debug, Args)]
 pub struct Top {
-    /// Configuration files of the processes, whose `server.admin` is asked; without any, and
+    /// Configuration files of the processes, whose `server.admin` is asked, or `admin` of the file of a
+    /// control node; without any, and
     /// without --address, the address in the variable KEYWAY_ADMIN, else 127.0.0.1:9380.
     files: Vec<PathBuf>,
     /// Admin listener of a process, as configured by `server.admin`; several with one --address each,

@@ -95,7 +95,11 @@ fn told(loaded: Result<ControlNodeConfig, Vec<ConfigError>>) -> Option<ControlNo
 
 /// Runs a control node until a signal.
 pub fn run(file: &Path) -> Result<ExitCode> {
-    let Some(config) = told(ControlNodeConfig::load(file)) else { return Ok(ExitCode::from(2)) };
+    let loaded = ControlNodeConfig::load(file);
+    if loaded.is_err() {
+        crate::cli::tell_of_other_command(file, "control");
+    }
+    let Some(config) = told(loaded) else { return Ok(ExitCode::from(2)) };
     crate::log::start(&config.log, None);
     crate::serve::raise_descriptor_limit();
     start(file, &config)?.run()?;

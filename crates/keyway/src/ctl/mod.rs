@@ -55,7 +55,7 @@ pub struct Whom {
     #[arg(short, long, visible_alias = "address", global = true, value_name = "ADDRESS")]
     admin: Option<String>,
     /// In place of an address: the configuration file that the process on this machine runs with,
-    /// whose `server.admin` is asked.
+    /// whose `server.admin` is asked; `admin` of the file of a control node.
     #[arg(long, global = true, value_name = "FILE", conflicts_with = "admin")]
     config: Option<PathBuf>,
     /// A file with the token; else the variable KEYWAY_ADMIN_TOKEN has it.

@@ -393,6 +393,22 @@ fn wrong_words_are_answered_with_the_right_ones() {
 }
 
 #[test]
+fn a_file_of_another_command_is_told_in_the_first_line() {
+    let folder = TempDir::new();
+    let control = "cluster = \"test\"\nadmin = \"127.0.0.1:1\"\n[coordinator]\nkind = \"files\"\n";
+    let control = folder.write("control.toml", control);
+    let serve = folder.write("serve.toml", "[[listener]]\n[pool.main]\nkind = \"store\"\n");
+    for (command, file, other) in [("serve", &control, "control"), ("control", &serve, "serve")] {
+        let text = refused(&[command, name(file)], 2, &[]);
+        let first = text.lines().next().unwrap_or_default();
+        assert!(first.ends_with(&format!("run `keyway {other} {}`", name(file))), "{text}");
+    }
+    // The admin address of a control node's file is asked.
+    let words = ["ctl", "--config", name(&control), "fleet"];
+    refused(&words, 3, &["no answer from 127.0.0.1:1"]);
+}
+
+#[test]
 fn an_address_in_use_without_a_file_names_the_option() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let taken = taken.local_addr().map(|address| (taken, address.to_string()));
