@@ -1,7 +1,7 @@
 //! The audit log and the events of the fleet on the command line.
 
 use super::client::{Client, Unreachable};
-use super::show::text;
+use super::show::{one_line, text};
 use super::{Ctl, REFUSED, UNREACHABLE, fail, print, tell};
 use keyway_fleet::{AuditEntry, AuditHead, AuditLog, Chain, Tampered};
 use serde_json::Value;
@@ -191,7 +191,7 @@ pub fn entries(body: &Value) -> String {
                 let _ = write!(line, ", {word} {value}");
             }
         }
-        let why = printed(&one["why"]);
+        let why = one_line(&one["why"]);
         if !why.is_empty() {
             let _ = write!(line, ": {why}");
         }
@@ -259,7 +259,7 @@ pub fn lines(body: &Value) -> String {
                 let _ = write!(out, " {key}={}", printed(&one[key]));
             }
         }
-        let _ = writeln!(out, " {}", printed(&one["text"]));
+        let _ = writeln!(out, " {}", one_line(&one["text"]));
     }
     if out.is_empty() { "no events\n".to_owned() } else { out }
 }
@@ -267,6 +267,7 @@ pub fn lines(body: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn times_until_now_have_units() {
@@ -283,6 +284,17 @@ mod tests {
         let told = check_file(&folder.write("audit.log", "")).expect_err("it is empty");
         assert!(told.contains("is empty"), "{told}");
         assert!(check_file(&folder.write("other.log", "\n")).is_err());
+    }
+
+    #[test]
+    fn a_reason_of_several_lines_is_one_line_of_the_list() {
+        let why = "one\n two\u{1b}\n";
+        let entry =
+            json!({"number": 3, "by": "ann", "what": "apply", "outcome": "refused", "why": why});
+        let shown = entries(&json!({"entries": [entry]}));
+        assert!(shown.ends_with(", refused: one; two\\x1b\n"), "{shown}");
+        let shown = lines(&json!({"events": [{"kind": "document-refused", "text": why}]}));
+        assert!(shown.ends_with(" one; two\\x1b\n"), "{shown}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The fleet on the command line.
 
-use super::show::text;
+use super::show::{lines_of, one_line, text};
 use crate::control_node::changes;
 use keyway_fleet::Document;
 use keyway_fleet::limits::{WATCH_MAX, WATCH_MIN};
@@ -89,8 +89,8 @@ pub fn fleet(body: &Value) -> String {
     if let Some(revision) = body["rollout"].as_u64() {
         let _ = writeln!(out, "document {revision} is rolled out: see keyway ctl rollout");
     }
-    if let Some(fault) = body["fault"].as_str() {
-        let _ = writeln!(out, "coordinator: {}", keyway_base::printable(fault.as_bytes()));
+    if body["fault"].is_string() {
+        let _ = writeln!(out, "coordinator: {}", one_line(&body["fault"]));
     }
     for member in body["members"].as_array().into_iter().flatten() {
         let running = member["running"].as_str().unwrap_or("no document");
@@ -109,8 +109,14 @@ pub fn fleet(body: &Value) -> String {
         if member["in_share"] == true {
             line += ", of the share";
         }
-        if let Some(why) = member["refused"].as_str() {
-            let _ = write!(line, ", refused {}", keyway_base::printable(why.as_bytes()));
+        let reasons = lines_of(member["refused"].as_str().unwrap_or_default());
+        match &reasons[..] {
+            [] => {}
+            [reason] => line += &format!(", refused {reason}"),
+            [first, further @ ..] => {
+                line += &format!(", refused {first}");
+                further.iter().for_each(|reason| line += &format!("\n    {reason}"));
+            }
         }
         let _ = writeln!(out, "{line}");
     }
@@ -251,7 +257,9 @@ pub fn rollout(body: &Value) -> String {
     if let Some(watched) = one["watched_seconds"].as_u64() {
         let _ = writeln!(out, "watched for {watched} s of {} s", one["watch_seconds"]);
     }
-    let _ = writeln!(out, "{}", printed(&one["says"]));
+    for line in lines_of(one["says"].as_str().unwrap_or_default()) {
+        let _ = writeln!(out, "{line}");
+    }
     for (name, of) in [("share", &one["share"]), ("rest", &one["rest"])] {
         if of["members"].as_u64().is_some_and(|members| members > 0) {
             let _ = writeln!(
@@ -314,6 +322,20 @@ mod tests {
         let longer = folder.write("longer.toml", "#".repeat(262_145));
         let told = storing.of_file(&longer).expect_err("it is too long");
         assert!(told.contains("has 262145 bytes, and may have 262144"), "{told}");
+    }
+
+    #[test]
+    fn each_reason_of_a_refusal_has_a_line() {
+        let member = |why: &str| {
+            let one = json!({"id": "z1.proxy.0.1", "state": "refusing", "refused": why});
+            fleet(&json!({"members": [one], "fault": "a\nb"}))
+        };
+        let told = member("3.7: a.toml:1: one\na.toml:2: two\u{1b}\n");
+        assert!(told.contains(", refused 3.7: a.toml:1: one\n    a.toml:2: two\\x1b\n"), "{told}");
+        assert!(told.contains("coordinator: a; b\n"), "{told}");
+        assert!(member("one").ends_with(", refused one\n"));
+        let told = rollout(&json!({"rollout": {"says": "it goes back: x\ny"}}));
+        assert!(told.contains("it goes back: x\ny\n"), "{told}");
     }
 
     fn kept() -> Value {

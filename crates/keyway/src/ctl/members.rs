@@ -1,7 +1,7 @@
 //! The members of a fleet on the command line: a control node answers for all of them, or for some.
 
 use super::client::{Answer, Client};
-use super::show::{head, list, table, text};
+use super::show::{head, list, one_line, table, text};
 use clap::Args;
 use serde_json::Value;
 use std::fmt::Write;
@@ -91,7 +91,7 @@ pub fn is_of_several(body: &Value) -> bool {
 
 /// Returns a line for each member that has not answered.
 pub fn missing(body: &Value) -> Vec<String> {
-    let line = |one: &Value| format!("{}: {}", text(&one["member"]), text(&one["why"]));
+    let line = |one: &Value| format!("{}: {}", text(&one["member"]), one_line(&one["why"]));
     list(&body["missing"]).iter().map(line).collect()
 }
 

@@ -15,6 +15,17 @@ pub fn text(value: &Value) -> String {
     }
 }
 
+/// Returns the lines of a text, such as reasons, without control characters and empty lines.
+pub fn lines_of(text: &str) -> Vec<String> {
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines.map(|line| keyway_base::printable(line.as_bytes())).collect()
+}
+
+/// Returns the lines of a value in one line.
+pub fn one_line(value: &Value) -> String {
+    lines_of(value.as_str().unwrap_or_default()).join("; ")
+}
+
 /// Returns a line for each field of an object.
 pub fn fields(body: &Value) -> String {
     let all = body.as_object().into_iter().flatten();
