@@ -123,7 +123,8 @@ fn failover(
     report: &mut Report<'_>,
 ) -> Option<FailoverPolicy> {
     let table = section.section("failover")?;
-    let down_after = table.duration("down_after").unwrap_or_default();
+    let down_after = table.duration("down_after");
+    let is_often = |time| pool.discovery.refresh.saturating_mul(2) <= time;
     let is_tcp = |server: &Endpoint| matches!(server, Endpoint::Tcp { .. });
     let wrong = if pool.source != PrimarySource::Servers {
         Some((
@@ -135,7 +136,7 @@ fn failover(
             "a server is told its primary by host and port, and one of these has none".to_owned(),
             "write every server as \"HOST:PORT\"",
         ))
-    } else if pool.discovery.refresh.saturating_mul(2) > down_after {
+    } else if down_after.is_some_and(|time| !is_often(time)) {
         Some((
             "servers are asked every `refresh`, which is more than half of `down_after`".to_owned(),
             "set refresh lower, or down_after higher",
@@ -148,7 +149,8 @@ fn failover(
         report.consequence(section.place("failover"), Problem::new(what, hint));
     }
     let quorum = table.number("quorum").and_then(|quorum| u32::try_from(quorum).ok());
-    Some(FailoverPolicy { down_after, quorum })
+    // A wrong time has its own error, and no configuration comes of it.
+    Some(FailoverPolicy { down_after: down_after.unwrap_or_default(), quorum })
 }
 
 /// Returns the table `failover` as it stands in a file.
