@@ -63,6 +63,12 @@ pub const NAME_THEM: &str = "a control node asks its members for it: name them w
                              --members all, or name a zone with --zone NUMBER; keyway ctl fleet has \
                              the ids";
 
+/// The advice for a question for the level of the log of members.
+pub const ASK_EACH: &str = "the level of the log is not read of several members: ask a process \
+                            itself, with --admin HOST:PORT and without --members and --zone; with \
+                            a level, as in keyway ctl --members all log-level debug, it is set at \
+                            all of them";
+
 /// Returns whether an answer has no address of a pool because no member has the pool.
 pub fn lack_pool(client: &Client, pool: &str, answer: &Answer) -> bool {
     if answer.status != 200 || !list(&answer.body["proxies"]).is_empty() {

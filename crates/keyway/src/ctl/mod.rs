@@ -130,8 +130,7 @@ enum What {
         #[arg(long, value_name = "NAME")]
         pool: Option<String>,
         /// How many are listed.
-        #[arg(long, value_name = "COUNT", default_value_t = 100,
-              value_parser = clap::value_parser!(u16).range(1..=1000))]
+        #[arg(long, value_name = "COUNT", default_value_t = 100, value_parser = limit)]
         limit: u16,
     },
     /// Slow requests, the latest first, and where their time went.
@@ -140,8 +139,7 @@ enum What {
         #[arg(long, value_name = "NAME")]
         pool: Option<String>,
         /// How many are listed.
-        #[arg(long, value_name = "COUNT", default_value_t = 100,
-              value_parser = clap::value_parser!(u16).range(1..=1000))]
+        #[arg(long, value_name = "COUNT", default_value_t = 100, value_parser = limit)]
         limit: u16,
     },
     /// The keys that are asked for most, and those with the largest values.
@@ -150,8 +148,7 @@ enum What {
         #[arg(long, value_name = "NAME")]
         pool: Option<String>,
         /// How many are listed of each pool, of each kind.
-        #[arg(long, value_name = "COUNT", default_value_t = 10,
-              value_parser = clap::value_parser!(u16).range(1..=1000))]
+        #[arg(long, value_name = "COUNT", default_value_t = 10, value_parser = limit)]
         limit: u16,
     },
     /// Take a server out of use, whatever its health, until it is restored.
@@ -255,6 +252,15 @@ enum What {
     },
 }
 
+/// Most that is listed of clients, slow requests or keys.
+const LIMIT_MAX: u16 = 1000;
+
+/// Reads how many are listed.
+fn limit(text: &str) -> Result<u16, String> {
+    let limit = text.parse().ok().filter(|limit| (1..=LIMIT_MAX).contains(limit));
+    limit.ok_or_else(|| format!("it is not a whole number from 1 to {LIMIT_MAX}"))
+}
+
 /// The way in which members get a document.
 #[derive(Debug, Args)]
 struct RolloutOf {
@@ -331,6 +337,10 @@ pub fn run(ctl: &Ctl) -> Result<ExitCode> {
         }
         what => request(what),
     };
+    let reads_level = matches!(ctl.what, What::LogLevel { level: None });
+    if reads_level && ctl.members.is_given() {
+        return Ok(fail(members::ASK_EACH, 2));
+    }
     let path = match ctl.members.is_given() {
         true => match ctl.members.path(&path) {
             Ok(path) => path,
@@ -346,6 +356,9 @@ pub fn run(ctl: &Ctl) -> Result<ExitCode> {
     {
         if matches!(ctl.what, What::Drain { .. }) {
             return Ok(fail(members::NAME_THEM, 2));
+        }
+        if reads_level {
+            return Ok(fail(members::ASK_EACH, 2));
         }
         // A control node answers for its members.
         answer = ask(&instead);
@@ -554,6 +567,15 @@ fn print(text: &str) -> Result<(), ExitCode> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_wrong_limit_is_told_the_bounds() {
+        assert_eq!((limit("1"), limit("1000")), (Ok(1), Ok(1000)));
+        for wrong in ["0", "1001", "70000", "-1", "x", "", "1.5"] {
+            let told = limit(wrong).expect_err("it is out of bounds");
+            assert_eq!(told, "it is not a whole number from 1 to 1000", "{wrong}");
+        }
+    }
 
     #[test]
     fn names_go_into_a_query_as_they_are() {

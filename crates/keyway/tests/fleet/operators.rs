@@ -237,6 +237,8 @@ fn a_document_is_refused_for_shared_servers_masks_and_its_length() {
     control(&["apply", &long, "--dry-run"], 2, "has 10485760 bytes, and may have 262144");
     control(&["upgrade"], 2, "--zone NUMBER");
     control(&["drain"], 2, "--members");
+    control(&["log-level"], 2, "ask a process itself");
+    control(&["--members", "all", "log-level"], 2, "ask a process itself");
     control(&["proxies", "--pool", "nope"], 1, "no member of the fleet has a pool \"nope\"");
     let longer = format!("{{\"document\":\"{}\",\"dry_run\":true}}", "#".repeat(262_145));
     let eve = Some("a-token-that-is-of-eve");

@@ -382,7 +382,10 @@ fn wrong_words_are_answered_with_the_right_ones() {
     refused(&["bench", "load", &address, "--pipeline", "0"], 2, &["--pipeline"]);
     refused(&["bench", "load", &address, "--duration", "1"], 2, &["write 1s", "--duration"]);
     refused(&["serve", "--port", "7000"], 2, &["--port", "--bind 127.0.0.1:PORT"]);
-    refused(&["ctl", "connections", "--limit", "x"], 2, &["--limit", "not a whole number"]);
+    for wrong in ["x", "0", "1001", "70000"] {
+        let told = ["--limit", "not a whole number from 1 to 1000"];
+        refused(&["ctl", "connections", "--limit", wrong], 2, &told);
+    }
     let odd = folder.write("a\u{1b}[2Jb.toml", "[server]\nworkers = \"many\"\n");
     let text = refused(&["check", name(&odd)], 2, &["a\\x1b[2Jb.toml:2: "]);
     assert!(!text.contains('\u{1b}'), "{text:?}");
