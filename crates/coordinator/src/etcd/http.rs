@@ -4,7 +4,7 @@ use super::Credentials;
 use crate::clock::Moment;
 use crate::coordinator::Patience;
 use crate::limits::BODY_LEN_MAX;
-use crate::net::Dialer;
+use crate::net::{Dialer, in_words};
 use crate::{Fault, FaultKind};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
@@ -333,7 +333,7 @@ impl Http {
                 Err((failure, unsent))
             }
             Err(_) => {
-                let what = format!("no answer within {timeout:?}");
+                let what = format!("no answer within {}", in_words(timeout));
                 Err((Failure::Maybe(self.fault(at, tried, &what)), None))
             }
         }

@@ -20,6 +20,14 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 /// A connection to an endpoint.
 pub(crate) type Socket = Box<dyn Stream>;
 
+/// Returns a time for people: what is left of a patience is no round number.
+pub(crate) fn in_words(time: Duration) -> String {
+    match time < Duration::from_millis(100) {
+        true => format!("{} ms", time.as_millis()),
+        false => format!("{:.1} s", time.as_secs_f64()),
+    }
+}
+
 /// The endpoints of a cluster, and the one that answered last.
 #[derive(Debug)]
 pub(crate) struct Dialer {
@@ -84,7 +92,7 @@ impl Dialer {
         match tokio::time::timeout(self.timeout, self.connect(index)).await {
             Ok(Ok(socket)) => Ok(socket),
             Ok(Err(what)) => Err(fault(what)),
-            Err(_) => Err(fault(format!("no answer within {:?}", self.timeout))),
+            Err(_) => Err(fault(format!("no answer within {}", in_words(self.timeout)))),
         }
     }
 
@@ -197,6 +205,12 @@ async fn send(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_is_told_in_round_numbers() {
+        let told = |micros| in_words(Duration::from_micros(micros));
+        assert_eq!([told(489_374), told(2_000_000), told(20_900)], ["0.5 s", "2.0 s", "20 ms"]);
+    }
 
     #[test]
     fn an_endpoint_is_a_host_and_a_port() {

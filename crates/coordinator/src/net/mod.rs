@@ -2,4 +2,4 @@
 
 mod dial;
 
-pub(crate) use dial::{Dialer, Socket};
+pub(crate) use dial::{Dialer, Socket, in_words};

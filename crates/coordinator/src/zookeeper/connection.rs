@@ -3,7 +3,7 @@
 use super::wire::{AUTH_XID, EVENT_XID, Granted, PING_XID, Reply, Request, code};
 use crate::clock::Moment;
 use crate::limits::FRAME_LEN_MAX;
-use crate::net::{Dialer, Socket};
+use crate::net::{Dialer, Socket, in_words};
 use crate::{Fault, FaultKind};
 use std::collections::VecDeque;
 use std::io;
@@ -129,7 +129,7 @@ impl Connection {
         match tokio::time::timeout(until.left(), answered).await {
             Ok(Ok(replies)) => Ok(replies),
             Ok(Err(_)) => Err(Lost::Maybe(fault("the connection was lost"))),
-            Err(_) => Err(Lost::Maybe(fault(&format!("no answer within {timeout:?}")))),
+            Err(_) => Err(Lost::Maybe(fault(&format!("no answer within {}", in_words(timeout))))),
         }
     }
 }

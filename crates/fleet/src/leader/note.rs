@@ -185,9 +185,11 @@ impl fmt::Display for Note {
             Note::Leads(epoch) => write!(f, "this control node leads in epoch {epoch}"),
             Note::Follows(id, epoch) => write!(f, "{id} leads in epoch {epoch}"),
             Note::NobodyLeads => f.write_str("nobody leads"),
-            Note::SessionLost => {
-                f.write_str("the coordinator's session is lost: this control node leads no more")
-            }
+            Note::SessionLost => f.write_str(
+                "the coordinator's session is lost: this control node leads no more; most often \
+                 the session was not renewed within `lease`, because a disk or network is slow or \
+                 the lease is short",
+            ),
             Note::Fault(what) => write!(f, "coordinator: {what}"),
             Note::Damaged(key) => write!(
                 f,

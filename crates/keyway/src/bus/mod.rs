@@ -6,6 +6,7 @@ mod metrics;
 mod node;
 mod repeats;
 mod signals;
+mod words;
 
 use anyhow::Result;
 use bench::{Bench, bench, take_part};
@@ -19,6 +20,7 @@ pub use metrics::{Failures, figures, note};
 pub use node::check;
 pub use repeats::Repeats;
 pub use signals::{Signalled, watch_signals};
+pub use words::{not_let_in, not_reached};
 
 /// Prints a line. For functions that return a `Result` of [`anyhow`].
 macro_rules! say {

@@ -24,7 +24,9 @@ pub use document::changes;
 pub use inside::{Desk, Inside, Staying};
 pub use passing::{ANSWERED, NOT_ANSWERED};
 
-use crate::bus::{Failures, Repeats, Signalled, incarnation, note, watch_signals};
+use crate::bus::{
+    Failures, Repeats, Signalled, incarnation, not_let_in, not_reached, note, watch_signals,
+};
 use admin::{Ask, Audited, Tell};
 use anyhow::{Context, Result};
 use audit::Audit;
@@ -112,6 +114,8 @@ struct Running {
     driver: Driver,
     leader: Leader,
     seat: Seat,
+    /// True while the seat has a session.
+    has_session: bool,
     watchers: groups::Watchers,
     signalled: Arc<Signalled>,
     asks: Receiver<Ask>,
@@ -268,6 +272,7 @@ impl Running {
             signalled,
             leader: Leader::new(me),
             seat,
+            has_session: false,
             watchers: groups::Watchers::new(driver.waker()),
             asks,
             noted,
@@ -342,7 +347,13 @@ impl Running {
 
     /// Ends in order: first the session, so that another node leads at once.
     fn leave(mut self) -> Result<()> {
-        tracing::info!("leaving: the session ends, and another control node leads");
+        match (self.leader.leads(), self.has_session) {
+            (true, _) => {
+                tracing::info!("leaving: the session ends, and another control node leads");
+            }
+            (false, true) => tracing::info!("leaving: the session ends"),
+            (false, false) => tracing::info!("leaving; there is no session of the coordinator"),
+        }
         self.state.set_leaving();
         self.watchers.clear();
         self.seat.end();
@@ -360,7 +371,10 @@ impl Running {
     fn on_told(&mut self, told: Told) {
         let now = clock();
         match told {
-            Told::Session(session) => self.leader.handle_session(session, now),
+            Told::Session(session) => {
+                self.has_session = session.is_some();
+                self.leader.handle_session(session, now);
+            }
             Told::Listed(revision, facts) => {
                 self.leader.handle_listed(revision, facts, now);
                 self.follow_audit();
@@ -606,7 +620,8 @@ impl Running {
             Event::Unreached { at, reason, .. } => {
                 let why = reason.to_string();
                 if self.repeats.is_news(&at.to_string(), &why, now) {
-                    tracing::warn!("the leader cannot be reached at {at}: {why}");
+                    let at = format!("the leader at {at}");
+                    tracing::warn!("{}", not_reached(&at, reason));
                 }
             }
             Event::Refused { id, from, reason } => {
@@ -614,7 +629,7 @@ impl Running {
                 if let Some(from) = from {
                     let why = reason.to_string();
                     if self.repeats.is_news(&format!("{id}"), &why, now) {
-                        tracing::warn!("{id} from {from} is not let in: {why}");
+                        tracing::warn!("{}", not_let_in(id, &from, reason));
                     }
                 }
             }

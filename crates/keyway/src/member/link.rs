@@ -4,7 +4,7 @@ use super::asked::{Answer, Desk};
 use super::expiry::Expiry;
 use super::measure::Base;
 use super::{Joining, Ordered, SharedAbout, is_passing, state_file};
-use crate::bus::{Repeats, incarnation};
+use crate::bus::{Repeats, incarnation, not_reached};
 use crate::control_node::{ANSWERED, NOT_ANSWERED};
 use crate::reload::{Diff, Refusal, Wake};
 use anyhow::{Context, Result, bail};
@@ -63,6 +63,14 @@ pub(super) struct Link {
     repeats: Repeats,
     /// Requests of the leader for the admin listener.
     desk: Desk,
+}
+
+/// Returns which decisions the pools obey while later ones are refused.
+fn obeyed(version: Version) -> String {
+    match version == Version::default() {
+        true => "no decided primaries are known, and the pools ask their servers".to_owned(),
+        false => format!("the pools obey the decided primaries {version}"),
+    }
 }
 
 fn settings(control: &ControlConfig, tokens: Tokens) -> Result<Settings> {
@@ -274,7 +282,7 @@ impl Link {
                 let why = reason.to_string();
                 if self.repeats.is_news(&at.to_string(), &why, now) {
                     let serves = self.serves();
-                    tracing::warn!("control: {at} cannot be reached: {why}; {serves}");
+                    tracing::warn!("control: {}; {serves}", not_reached(&at, reason));
                 }
             }
             Event::PushConflict { epoch, version, .. } => {
@@ -391,7 +399,8 @@ impl Link {
                 true
             }
             Err(refusal) => {
-                tracing::error!("control: refused: {refusal}; the pools obey {}", groups.version());
+                let obeyed = obeyed(groups.version());
+                tracing::error!("control: refused: {refusal}; {obeyed}");
                 false
             }
         };
@@ -473,5 +482,17 @@ impl Link {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_tells_which_decisions_are_obeyed() {
+        assert!(obeyed(Version::default()).contains("no decided primaries are known"));
+        let known = obeyed(Version { epoch: 2, revision: 7 });
+        assert_eq!(known, "the pools obey the decided primaries 2.7");
     }
 }

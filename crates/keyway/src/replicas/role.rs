@@ -227,19 +227,20 @@ impl Role {
     pub(super) fn attach(&self, link: ReplicaLink) {
         let ReplicaLink { socket, peer, profile, request, said } = link;
         let kept = socket.try_clone();
+        let replica = with_port(&peer, profile.listening_port());
         let taken = self.taken_over(&request).and_then(|()| {
             self.standby.attach(Candidate { socket, peer: peer.clone(), profile, request }, said)
         });
         match taken {
             Ok(()) => {
-                tracing::info!(pool = self.name, replica = peer, "a replica asks for the stream");
+                tracing::info!(pool = self.name, replica, "a replica asks for the stream");
                 self.refusals.clear();
                 self.attached.fetch_add(1, Ordering::Relaxed);
             }
             Err(text) => {
                 if self.refusals.note(&peer, &text) {
                     let pool = &*self.name;
-                    tracing::warn!(pool, replica = peer, "a replica is refused: {text}");
+                    tracing::warn!(pool, replica, "a replica is refused: {text}");
                 }
                 if let Ok(socket) = kept {
                     // One that takes nothing is closed without the text.
@@ -590,6 +591,15 @@ pub(super) enum Taken {
     Failed(String),
 }
 
+/// Returns the address of a replica, with the port that it has announced, if there is one.
+fn with_port(peer: &str, port: Option<u16>) -> String {
+    match (peer.contains(':'), port) {
+        (_, None) => peer.to_owned(),
+        (true, Some(port)) => format!("[{peer}]:{port}"),
+        (false, Some(port)) => format!("{peer}:{port}"),
+    }
+}
+
 fn shown(primary: Option<&Endpoint>) -> String {
     primary.map(ToString::to_string).unwrap_or_default()
 }
@@ -634,5 +644,17 @@ impl Replication for RoleHandle {
 
     fn fail_over(&self, failover: Failover, done: Box<dyn FnOnce(RoleReply) + Send>) {
         let _ = self.tell.send(Ask::Failover { role: Arc::clone(&self.role), failover, done });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replica_is_named_with_its_port() {
+        assert_eq!(with_port("127.0.0.1", Some(7001)), "127.0.0.1:7001");
+        assert_eq!(with_port("::1", Some(7001)), "[::1]:7001");
+        assert_eq!(with_port("127.0.0.1", None), "127.0.0.1");
     }
 }
