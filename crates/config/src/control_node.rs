@@ -9,7 +9,7 @@ use crate::operators::{self, OperatorConfig};
 use crate::reader::read_table;
 use crate::secret::ReadFile;
 use crate::{schema, syntax};
-use keyway_bus::NodeId;
+use keyway_bus::{Host, NodeId, Url};
 use keyway_topology::Password;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -500,6 +500,16 @@ impl Reading<'_, '_> {
             let hint = "add listen = [\"tcp://127.0.0.1:6390\"]: proxies come there";
             self.report.consequence(0, Problem::new("listen is missing in [bus]", hint));
         }
+        let is_of_all = |url: &&Url| matches!(url, Url::Tcp { host: Host::Ip(ip), .. } if ip.to_canonical().is_unspecified());
+        if let Some(url) = config.settings.urls.iter().find(is_of_all) {
+            let at = plain.get("listen").map_or(0, |value| value.span().start);
+            let what = format!(
+                "listen in [bus]: other control nodes are told to connect to {url}, which is no \
+                 address of this host"
+            );
+            let hint = "write the address at which other hosts reach this one";
+            self.report.warning(at, Problem::new(what, hint));
+        }
         config
     }
 }
@@ -606,6 +616,24 @@ mod tests {
         assert!(tls.unwrap().loaded.is_none());
         let lacking = load(&FILE.replacen("admin", "admim", 1)).unwrap_err();
         assert!(lacking[0].to_string().contains("admin is missing"), "{lacking:?}");
+    }
+
+    #[test]
+    fn an_address_that_other_nodes_cannot_dial_is_a_warning() {
+        let told = |text: &str| {
+            let report = Report::new("control.toml", text);
+            let token = |_: &str| Ok(b"a-token-that-is-long-enough\n".to_vec());
+            let config = ControlNodeConfig::read_text(text, report, &token).unwrap();
+            config.warnings.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(told(FILE), Vec::<String>::new());
+        for all in ["0.0.0.0", "[::]"] {
+            let [told] = &told(&FILE.replacen("127.0.0.1:6390", &format!("{all}:6390"), 1))[..]
+            else {
+                panic!("{all} has no warning of its own");
+            };
+            assert!(told.contains(&format!("connect to tcp://{all}:6390, which is no")), "{told}");
+        }
     }
 
     #[test]
