@@ -500,7 +500,10 @@ impl Reading<'_, '_> {
             let hint = "add listen = [\"tcp://127.0.0.1:6390\"]: proxies come there";
             self.report.consequence(0, Problem::new("listen is missing in [bus]", hint));
         }
-        let is_of_all = |url: &&Url| matches!(url, Url::Tcp { host: Host::Ip(ip), .. } if ip.to_canonical().is_unspecified());
+        let is_of_all = |url: &&Url| match url {
+            Url::Tcp { host: Host::Ip(ip), .. } => ip.to_canonical().is_unspecified(),
+            _ => false,
+        };
         if let Some(url) = config.settings.urls.iter().find(is_of_all) {
             let at = plain.get("listen").map_or(0, |value| value.span().start);
             let what = format!(
