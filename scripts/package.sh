@@ -26,6 +26,7 @@ put() {
 
 put 0755 "$program" usr/bin/keyway
 put 0644 deploy/systemd/keyway.service usr/lib/systemd/system/keyway.service
+put 0644 deploy/systemd/keyway-control.service usr/lib/systemd/system/keyway-control.service
 put 0644 deploy/systemd/keyway.sysusers usr/lib/sysusers.d/keyway.conf
 put 0644 deploy/systemd/keyway.tmpfiles usr/lib/tmpfiles.d/keyway.conf
 put 0640 deploy/keyway.toml etc/keyway/keyway.toml

@@ -34,16 +34,35 @@ impl Config {
         report.finish().map(drop)
     }
 
-    /// Returns the pool and the address of the first server that a group of the new document has,
-    /// and that the group of the same pool in the old document has not.
-    pub fn new_group_server(old: &str, new: &str) -> Option<(String, String)> {
+    /// Returns the pool and the address of each server that a group of the new document has, and
+    /// that the group of the same pool in the old document has not.
+    pub fn new_group_servers(old: &str, new: &str) -> Vec<(String, String)> {
         let (old, new) = (DeTable::parse_recoverable(old).0, DeTable::parse_recoverable(new).0);
         let before = listed(old.get_ref());
         let before: BTreeSet<(&str, &Place)> =
             before.iter().map(|one| (one.pool, &one.place)).collect();
-        let after = listed(new.get_ref());
-        let found = after.into_iter().find(|one| !before.contains(&(one.pool, &one.place)))?;
-        Some((found.pool.to_owned(), found.shown))
+        let after = listed(new.get_ref()).into_iter();
+        let found = after.filter(|one| !before.contains(&(one.pool, &one.place)));
+        found.map(|one| (one.pool.to_owned(), one.shown)).collect()
+    }
+
+    /// Returns whether the group of a pool has a server; `None` if the pool is no group of the
+    /// document.
+    pub fn group_has(text: &str, pool: &str, server: &str) -> Option<bool> {
+        let document = DeTable::parse_recoverable(text).0;
+        let all = listed(document.get_ref());
+        let mut its = all.iter().filter(|one| one.pool == pool).peekable();
+        its.peek()?;
+        let place = server.parse().ok().as_ref().and_then(place_of);
+        Some(its.any(|one| one.shown == server || place.as_ref() == Some(&one.place)))
+    }
+
+    /// Returns the pools of kind store that the new document has, and the old one has not.
+    pub fn new_stores(old: &str, new: &str) -> Vec<String> {
+        let (old, new) = (DeTable::parse_recoverable(old).0, DeTable::parse_recoverable(new).0);
+        let before = stores(old.get_ref());
+        let after = stores(new.get_ref()).into_iter();
+        after.filter(|pool| !before.contains(pool)).map(str::to_owned).collect()
     }
 }
 
@@ -79,6 +98,18 @@ pub(crate) fn refuse_shared_servers(text: &str, report: &mut Report<'_>) {
             report.consequence(one.at, Problem::new(what, "list each server once"));
         }
     }
+}
+
+/// Returns the pools of kind store.
+fn stores<'t>(document: &'t DeTable<'_>) -> BTreeSet<&'t str> {
+    let pools = document.get("pool").and_then(|pools| pools.get_ref().as_table());
+    let pools = pools.into_iter().flat_map(|pools| pools.iter());
+    let is_store = |pool: &DeValue<'_>| {
+        let kind = pool.as_table().and_then(|pool| pool.get("kind"));
+        kind.and_then(|kind| kind.get_ref().as_str()) == Some("store")
+    };
+    let stores = pools.filter(|(_, pool)| is_store(pool.get_ref()));
+    stores.map(|(name, _)| &**name.get_ref()).collect()
 }
 
 /// Returns the servers of all groups in the order of the text. Wrong ones are left out.
@@ -170,7 +201,7 @@ mod tests {
 
     #[test]
     fn a_server_is_new_in_a_group_that_has_not_had_it() {
-        let new = |old: &str, new: &str| Config::new_group_server(old, new);
+        let new = |old: &str, new: &str| Config::new_group_servers(old, new).into_iter().next();
         let (one, two) = (group("a", &["h:1", "h:2"]), group("a", &["H:2", "h:3", "h:1"]));
         assert_eq!(new(&one, &one), None);
         assert_eq!(new(&two, &one), None);
@@ -182,6 +213,19 @@ mod tests {
         assert_eq!(new(&one, &plain), None);
         assert_eq!(new(&plain, &one), Some(("a".to_owned(), "h:1".to_owned())));
         assert_eq!(new("", ""), None);
+        assert_eq!(Config::new_group_servers("", &one).len(), 2);
+        let has = |pool: &str, server: &str| Config::group_has(&one, pool, server);
+        assert_eq!([has("a", "H:1"), has("a", "h:3")], [Some(true), Some(false)]);
+        assert_eq!(has("b", "h:1"), None);
+    }
+
+    #[test]
+    fn a_store_is_new_in_a_document_that_has_had_none_of_its_name() {
+        let (store, other) = ("[pool.a]\nkind = \"store\"\n", group("a", &["h:1"]));
+        assert_eq!(Config::new_stores("", store), ["a"]);
+        assert_eq!(Config::new_stores(&other, store), ["a"]);
+        assert_eq!(Config::new_stores(store, store), [""; 0]);
+        assert_eq!(Config::new_stores(store, &other), [""; 0]);
     }
 
     proptest! {
@@ -201,7 +245,7 @@ mod tests {
             let checked = Config::check_groups("d", &document);
             prop_assert_eq!(checked.is_ok(), all.len() == count);
             prop_assert_eq!(checked.err().unwrap_or_default().len(), count - all.len());
-            prop_assert_eq!(Config::new_group_server(&document, &document), None);
+            prop_assert_eq!(Config::new_group_servers(&document, &document), Vec::new());
         }
     }
 }

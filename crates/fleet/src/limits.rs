@@ -112,10 +112,10 @@ pub const GROUPS_LEN_MAX: usize = 64 << 10;
 
 /// Time between two reports of a member about its groups while nothing changes. A longer time lets
 /// the leader count on older views.
-pub const SEEN_EVERY: Duration = Duration::from_secs(2);
+pub const SEEN_EVERY: Duration = Duration::from_secs(3);
 
 /// Age from which a view of an observer counts for nothing: twice [`SEEN_EVERY`].
-pub const VIEW_FRESH: Duration = Duration::from_secs(4);
+pub const VIEW_FRESH: Duration = Duration::from_secs(6);
 
 /// Time for which a silent member counts as an observer that does not agree. A shorter time lets a
 /// leader that is cut off from most members decide alone; a longer one keeps control from failing over

@@ -225,7 +225,7 @@ impl Serving {
             self.live.registrations.leave();
         }
         // Another control node leads while this process drains. Dropping it waits for its end.
-        let _control = control.end();
+        let _control = control.end(matches!(ending, Ending::Stop(AfterDrain::Wait, _)));
         let late = end_upgrade(&ending, upgrades, (&mut self.live, woken));
         self.process.set_draining();
         self.end(ending, late.as_ref())

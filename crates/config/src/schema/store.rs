@@ -116,7 +116,7 @@ pub(crate) static STORE: Table = Table {
             "replica_of",
             Kind::Primary,
             Unset("the store is a primary"),
-            "Make the store a replica of a redis-server: `\"redis://[USER:PASSWORD@]HOST:PORT\"`, or `\"rediss://…\"` with `replica_tls`. In a user or password `%40` stands for `@`, and so on. Clients cannot write then. `REPLICAOF NO ONE` makes the store a primary until the process ends; a reload follows this key only if it has changed (docs/replicas.md).",
+            "Make the store a replica of a redis-server: `\"redis://[USER:PASSWORD@]HOST:PORT\"`, or `\"rediss://…\"` with `replica_tls`. In a user or password `%40` stands for `@`, and so on. Clients cannot write then. `REPLICAOF NO ONE` makes the store a primary until the process ends; a reload follows this key only if it has changed (docs/replicas.md). A promoted store that restarts with this key follows the server again and loses its own writes: remove the key after a promotion.",
         )
         .known_elsewhere_as(&["replicaof", "slaveof", "replica-of"]),
         key(

@@ -160,12 +160,14 @@ impl Current {
                 let whose = if restrictions.is_replica() { "its primary's" } else { "its" };
                 return Some(format!("pool {:?}: {whose} snapshot is being loaded", pool.name));
             }
-            let log = || store.log().map(|log| log.status().state);
-            if restrictions.is_unlogged() && log() == Some(LogState::Loading) {
-                return Some(format!(
-                    "pool {:?}: writes are refused until a base of its log is whole",
-                    pool.name
-                ));
+            if restrictions.is_unlogged() {
+                let is_loading =
+                    store.log().is_some_and(|log| log.status().state == LogState::Loading);
+                let why = match is_loading {
+                    true => "until a base of its log is whole",
+                    false => "(-MISCONF) until its log, which has failed, has begun anew",
+                };
+                return Some(format!("pool {:?}: writes are refused {why}", pool.name));
             }
             if restrictions.is_stale() {
                 return Some(format!("pool {:?}: the link to its primary is down", pool.name));

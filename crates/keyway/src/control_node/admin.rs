@@ -1,6 +1,6 @@
 //! The admin listener of a control node. It asks the node's thread, which knows everything.
 
-use super::document::{changes, check, check_groups, check_rights};
+use super::document::{changes, check, check_groups, check_rights, check_share, lasting};
 use super::inside::Desk;
 use super::passing;
 use crate::operators::RequestLog;
@@ -250,6 +250,24 @@ impl Asking {
         Ok(revision)
     }
 
+    /// Checks that each group of a document has the server that is its primary now. Without it, no
+    /// server of the group would take writes.
+    fn check_primaries(&self, text: &str) -> Result<(), ApplyRefusal> {
+        let Ok(Answer::Groups(groups)) = self.ask(Question::Groups) else { return Ok(()) };
+        for view in groups {
+            let Some(group) = &view.group else { continue };
+            let (pool, primary) = (&view.pool, &group.primary);
+            if Config::group_has(text, pool, primary) == Some(false) {
+                return Err(ApplyRefusal::Conflict(format!(
+                    "pool {pool}: {primary} is its primary, and the document lacks it: hand over \
+                     first, by keyway ctl failover {pool}, or apply a document without this pool, \
+                     and then this one"
+                )));
+            }
+        }
+        Ok(())
+    }
+
     /// Checks that the rollout changes only what an operator may change. Returns its revision.
     fn check_rollout(&self, by: &Caller) -> Result<u64, ApplyRefusal> {
         let rollout = FleetApi::rollout(self).map_err(ApplyRefusal::Unavailable)?;
@@ -351,7 +369,12 @@ impl FleetApi for Asking {
             }
         };
         let current = of(revision).unwrap_or_else(|| "".into());
-        let changes = changes(&current, &text).map_err(ApplyRefusal::Invalid)?;
+        let mut changes = changes(&current, &text).map_err(ApplyRefusal::Invalid)?;
+        changes.extend(lasting(&current, &text));
+        self.check_primaries(&text)?;
+        if order.rollout.is_some() {
+            check_share(&current, &text).map_err(ApplyRefusal::Conflict)?;
+        }
         let base = order.base.unwrap_or(revision);
         if order.dry_run {
             return Ok(AppliedStatus { base: revision, version: None, changes });

@@ -56,7 +56,7 @@ pub fn check_rights(operator: &Operator, old: &str, new: &str) -> Result<(), Str
         ));
     }
     if operator.pools().is_some()
-        && let Some((pool, server)) = Config::new_group_server(old, new)
+        && let Some((pool, server)) = Config::new_group_servers(old, new).into_iter().next()
     {
         return Err(format!(
             "server {server} is new in the group of pool {pool}, and control would make it a \
@@ -77,6 +77,37 @@ pub fn check_rights(operator: &Operator, old: &str, new: &str) -> Result<(), Str
         DocumentChange::Any => {
             Err(format!("this changes more than pools: an admin may, and {name} is none"))
         }
+    }
+}
+
+/// Returns what another document does not take back, one line each.
+pub fn lasting(old: &str, new: &str) -> Vec<String> {
+    let servers = Config::new_group_servers(old, new).into_iter().map(|(pool, server)| {
+        format!(
+            "pool {pool}: server {server} is new in the group: it loses what it holds, unless it \
+             becomes the first primary"
+        )
+    });
+    let stores = Config::new_stores(old, new).into_iter().map(|pool| {
+        format!(
+            "pool {pool}: each proxy has an empty store of its own, until the proxy is restarted \
+             by another document"
+        )
+    });
+    stores.chain(servers).collect()
+}
+
+/// Checks that a rollout could go back from a document.
+///
+/// # Errors
+/// Returns what it could not take back.
+pub fn check_share(old: &str, new: &str) -> Result<(), String> {
+    match Config::new_stores(old, new).first() {
+        None => Ok(()),
+        Some(pool) => Err(format!(
+            "pool {pool}: a rollout cannot take a new store back, because a proxy keeps it until a \
+             restart: apply the document to all members"
+        )),
     }
 }
 
@@ -255,6 +286,19 @@ mod tests {
         }
         let longer = check(&"#".repeat(len_max + 1)).expect_err("it is too long");
         assert_eq!(longer, ["the document has 262145 bytes, and may have 262144"]);
+    }
+
+    #[test]
+    fn what_another_document_does_not_take_back_is_told() {
+        let group = |servers: &str| {
+            format!("[pool.g]\nkind = \"replicated\"\nfailover = {{}}\nservers = [{servers}]\n")
+        };
+        let told = lasting(&group("\"h:1\""), &(group("\"h:1\", \"h:2\"") + POOLS)).join("\n");
+        assert!(told.starts_with("pool a: each proxy has an empty store of its own"), "{told}");
+        assert!(told.contains("\npool g: server h:2 is new in the group"), "{told}");
+        assert_eq!(lasting(POOLS, POOLS), [""; 0]);
+        assert!(check_share("", POOLS).is_err_and(|what| what.starts_with("pool a: a rollout")));
+        assert_eq!(check_share(POOLS, POOLS), Ok(()));
     }
 
     #[test]

@@ -252,7 +252,10 @@ pub fn rollout(body: &Value) -> String {
         printed(&one["by"]),
     );
     if let Some(end) = one["end"].as_u64() {
-        let _ = writeln!(out, "all members have document {end}");
+        let _ = writeln!(
+            out,
+            "all members get document {end}: keyway ctl fleet tells who serves by it"
+        );
     }
     if let Some(watched) = one["watched_seconds"].as_u64() {
         let _ = writeln!(out, "watched for {watched} s of {} s", one["watch_seconds"]);

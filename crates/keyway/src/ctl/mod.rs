@@ -6,6 +6,7 @@ mod fleet;
 mod groups;
 mod health;
 mod members;
+mod served;
 mod show;
 mod upgrade;
 
@@ -367,6 +368,19 @@ pub fn run(ctl: &Ctl) -> Result<ExitCode> {
         Ok(answer) => match &ctl.what {
             What::Proxies { pool: Some(pool) } if members::lack_pool(&client, pool, &answer) => {
                 Ok(fail(&format!("no member of the fleet has a pool {pool:?}"), REFUSED))
+            }
+            What::Apply { rollout, .. } | What::Rollback { rollout, .. }
+                if rollout.share.is_none() && !ctl.json =>
+            {
+                let told = tell(ctl, &answer);
+                let Some((lines, is_served)) = served::await_members(&client, &answer) else {
+                    return Ok(told);
+                };
+                Ok(match print(&lines) {
+                    Ok(()) if is_served => told,
+                    Ok(()) => ExitCode::from(REFUSED),
+                    Err(status) => status,
+                })
             }
             _ => Ok(tell(ctl, &answer)),
         },

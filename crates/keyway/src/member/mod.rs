@@ -237,6 +237,13 @@ impl SharedAbout {
         *self.about.lock() = Shared { about, counted: Some(counted), expiries: Some(expiries) };
     }
 
+    /// Notes that this process serves no new clients, and watches no group any more.
+    pub fn set_draining(&self) {
+        let mut shared = self.about.lock();
+        shared.about.serves.clear();
+        shared.about.pools.clear();
+    }
+
     /// Returns the groups of servers.
     pub fn groups(&self) -> &Groups {
         &self.groups

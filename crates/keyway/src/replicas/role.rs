@@ -158,8 +158,18 @@ impl Role {
             let pool = &*self.name;
             tracing::warn!(pool, "the snapshot of the primary was not whole: the store is empty");
         }
-        if self.standby.promote() {
-            tracing::info!(pool = self.name, "the store is a primary now");
+        if !self.standby.promote() {
+            return;
+        }
+        tracing::info!(pool = self.name, "the store is a primary now");
+        let configured = self.configured();
+        if !configured.is_empty() {
+            tracing::warn!(
+                pool = self.name,
+                replica_of = configured,
+                "the file still has `replica_of`: a restart would make the store a replica again, and \
+                 it would lose what is written from now on; take that line out of the file"
+            );
         }
     }
 

@@ -91,13 +91,17 @@ impl Control {
         Membership::about(self.membership.as_ref())
     }
 
-    /// Leaves the control plane. The control node ends its session meanwhile, so that another one
-    /// leads. Dropping the result waits for its end.
-    pub(super) fn end(self) -> Option<Inside> {
-        drop(self.membership);
+    /// Ends the part of a control node, and waits for nothing: its session ends meanwhile, so that
+    /// another one leads. With `stays` this process stays a member, so that it can be seen and
+    /// ended by control. Dropping the result ends all, and waits for that.
+    pub(super) fn end(mut self, stays: bool) -> Control {
+        match stays {
+            true => self.about().set_draining(),
+            false => self.membership = None,
+        }
         if let Some(inside) = &self.inside {
             inside.end();
         }
-        self.inside
+        self
     }
 }

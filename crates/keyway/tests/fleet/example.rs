@@ -2,23 +2,25 @@
 
 use crate::stage::{KEYWAY, SOON};
 use keyway_testkit::{
-    Client, Process, Signal, TempDir, Value, free_address, run_keyway, wait_until, watchdog,
+    Client, Process, Signal, TempDir, Value, free_address, run_keyway, run_tool, wait_until,
+    watchdog,
 };
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 use std::time::Duration;
 
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/fleet.sh");
+const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/examples/fleet.toml");
+
 #[test]
 fn the_fleet_of_the_example_runs_until_it_is_interrupted() {
     let _watchdog = watchdog(Duration::from_secs(120), "the fleet of the example");
     let directory = TempDir::new();
-    let top = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
     let addresses: Vec<SocketAddr> = (0..10).map(|_| free_address()).collect();
     let ports: Vec<String> = addresses.iter().map(|one| one.port().to_string()).collect();
     // A shell cannot catch what was ignored when it began, as SIGINT is by jobs in the background.
     let mut command = Command::new("env");
-    let command = command.arg("--default-signal=INT").arg(format!("{top}/scripts/fleet.sh"));
-    let command = command.arg(KEYWAY).arg(format!("{top}/docs/examples/fleet.toml"));
+    let command = command.args(["--default-signal=INT", SCRIPT, KEYWAY, FILE]);
     let command = command.env("PORTS", ports.join(" ")).env("TMPDIR", directory.path());
     let mut script = Process::spawn("fleet", command, directory.path());
     wait_until("the fleet runs", Duration::from_secs(60), || {
@@ -36,7 +38,22 @@ fn the_fleet_of_the_example_runs_until_it_is_interrupted() {
         "{log}"
     );
 
+    // A second one would speak to the first.
+    let ports = format!("PORTS={}", ports.join(" "));
+    let again = run_tool("env", &[&*ports, SCRIPT, KEYWAY, FILE], b"", SOON);
+    assert_eq!(again.status.code(), Some(2), "{}", again.text);
+    assert!(again.text.contains("listens at these ports"), "{}", again.text);
+
     the_groups_fail_over(&script, addresses[0], [&mut first, &mut second]);
+
+    // Processes that an upgrade has started end with the others. The ones before serve their clients first.
+    drop((first, second));
+    let admin = addresses[0].to_string();
+    let upgrade = ["ctl", "--admin", &*admin, "--members", "all", "upgrade"];
+    let _ = run_keyway(KEYWAY, &upgrade).expect_success("keyway ctl upgrade");
+    for told in ["proxy-1 is process", "proxy-2 is process"] {
+        wait_until("the script has noticed the upgrade", SOON, || script.log().contains(told));
+    }
 
     script.signal(Signal::INT);
     assert_eq!(script.wait_exit(SOON).code(), Some(130), "{}", script.log());
@@ -46,6 +63,19 @@ fn the_fleet_of_the_example_runs_until_it_is_interrupted() {
     let left = std::fs::read_dir(directory.path()).expect("the directory");
     let left: Vec<_> = left.filter_map(|one| one.ok().map(|one| one.file_name())).collect();
     assert!(!left.iter().any(|one| one.to_string_lossy().starts_with("keyway-fleet.")), "{left:?}");
+}
+
+#[test]
+fn the_script_tells_at_once_what_it_lacks() {
+    let lacks = |arguments: &[&str], told: &str| {
+        let output = run_tool(SCRIPT, arguments, b"", SOON);
+        assert_eq!(output.status.code(), Some(2), "{}", output.text);
+        assert!(output.text.contains(told), "{}", output.text);
+    };
+    lacks(&[], "usage: scripts/fleet.sh KEYWAY FILE");
+    lacks(&["/nonexistent/keyway", FILE], "is not a program");
+    lacks(&["/bin/true", FILE], "is not Keyway");
+    lacks(&[KEYWAY, "/nonexistent/fleet.toml"], "cannot be read");
 }
 
 /// The primary of one group is killed, as the script tells, and the other one changes its primary by

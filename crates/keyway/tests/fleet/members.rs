@@ -76,8 +76,23 @@ fn control_answers_for_all_members_and_for_some() {
     only_the_leader_is_answered(&fleet, leader);
     shown_by_top(&fleet, leader);
     a_member_that_hangs_is_missing(&mut fleet, leader);
-    let out = fleet.controls[leader].ctl(&["--zone", "2", "drain"]).expect_success("keyway ctl");
-    assert!(out.stdout.starts_with("z2.proxy.0.2: draining"), "{}", out.text);
+    // It waits when it is drained, can be seen, is no place for clients, and ends by another order.
+    let drain = |words: &[&str]| {
+        let words = [&["--zone", "2", "drain"], words].concat();
+        let out = fleet.controls[leader].ctl(&words).expect_success("keyway ctl");
+        assert!(out.stdout.starts_with("z2.proxy.0.2: draining"), "{}", out.text);
+    };
+    drain(&["--wait"]);
+    let log = || fleet.proxies[1].process.as_ref().map(|process| process.log()).unwrap_or_default();
+    wait_until("it is drained", SOON, || log().contains("drained: waiting"));
+    wait_until("it is no place for clients", SOON, || {
+        let proxies = fleet.controls[leader].ctl(&["proxies"]).expect_success("keyway ctl").stdout;
+        !proxies.contains("z2.proxy.0.2")
+    });
+    let status = fleet.controls[leader].ctl(&["--zone", "2", "--json", "status"]);
+    let status = json(&status.expect_success("keyway ctl"));
+    assert_eq!(status["draining"], 1, "{status}");
+    drain(&[]);
     let mut drained = fleet.proxies[1].process.take().expect("it runs");
     assert!(drained.wait_exit(SOON).success(), "{}", drained.log());
     drop(clients.remove(1));

@@ -254,9 +254,10 @@ impl Fleet {
         self.controls[self.leader()].ctl(&["apply", &file, "--base", &base])
     }
 
-    /// Stores a document by the node that leads, and is sure that it was stored.
+    /// Stores a document by the node that leads, and is sure that it was stored. Members may refuse it.
     pub fn store(&self, text: &str, base: u64) {
-        let _ = self.apply(text, base).expect_success("keyway ctl apply");
+        let told = self.apply(text, base);
+        assert!(told.text.contains("stored and published as"), "{}", told.text);
     }
 
     /// Returns the state of a member, as the leader tells it.

@@ -73,11 +73,13 @@ fn packages_hold_everything_and_are_the_same_each_time() {
     for file in [
         "usr/bin/keyway",
         "usr/lib/systemd/system/keyway.service",
+        "usr/lib/systemd/system/keyway-control.service",
         "usr/lib/sysusers.d/keyway.conf",
         "usr/lib/tmpfiles.d/keyway.conf",
         "etc/keyway/keyway.toml",
         "usr/share/man/man1/keyway.1.gz",
         "usr/share/man/man1/keyway-serve.1.gz",
+        "usr/share/man/man1/keyway-control.1.gz",
         "usr/share/man/man1/keyway-bench-load.1.gz",
         "usr/share/bash-completion/completions/keyway",
         "usr/share/zsh/vendor-completions/_keyway",
@@ -176,7 +178,7 @@ fn installed_configurations_are_right() {
 
 /// Runs the unit's command before SIGHUP, with this program and this file.
 fn reload_check(file: &Path) -> ToolOutput {
-    let unit = fs::read_to_string(format!("{ROOT}/deploy/systemd/keyway.service")).expect("a unit");
+    let unit = unit("keyway");
     let mut commands = unit.lines().filter_map(|line| line.strip_prefix("ExecReload="));
     let check = commands.next().expect("a check ahead of the signal");
     assert_eq!(commands.next(), Some("/bin/kill -HUP $MAINPID"));
@@ -260,33 +262,58 @@ fn a_container_that_cannot_be_asked_is_not_taken_for_ill() {
     assert!(asked.text.contains("admin"), "{}", asked.text);
 }
 
+/// Returns the text of a unit of ours.
+fn unit(name: &str) -> String {
+    fs::read_to_string(format!("{ROOT}/deploy/systemd/{name}.service")).expect("a unit")
+}
+
 #[test]
-fn systemd_understands_the_unit_and_finds_it_confined() {
-    if !has("systemd-analyze", "the unit as systemd reads it") {
+fn systemd_understands_the_units_and_finds_them_confined() {
+    if !has("systemd-analyze", "the units as systemd reads them") {
         return;
     }
     let directory = TempDir::new();
-    let unit = fs::read_to_string(format!("{ROOT}/deploy/systemd/keyway.service")).expect("a unit");
-    let installed = unit.replace("/usr/bin/keyway", &program());
-    assert_ne!(installed, unit);
-    // The manual page is not installed where this runs.
-    let installed = installed.replace("Documentation=man:keyway(1)\n", "");
-    let file = directory.write("keyway.service", &installed).to_string_lossy().into_owned();
-    let verified = run("systemd-analyze", &["verify", &file]).expect_success("verify");
-    let of_ours: Vec<&str> =
-        verified.text.lines().filter(|line| line.contains("keyway.service")).collect();
-    assert!(of_ours.is_empty(), "{}", verified.text);
-    // The score goes from 0 (confined) to 100. A unit without any such settings has 96.
-    let bound = "--threshold=15";
-    let judged = run("systemd-analyze", &["security", "--offline=true", bound, &file]);
-    println!("{}", judged.text.lines().last().unwrap_or_default());
-    let judged = judged.expect_success("security");
-    assert!(judged.text.contains("exposure level"), "{}", judged.text);
+    for name in ["keyway", "keyway-control"] {
+        let unit = unit(name);
+        let installed = unit.replace("/usr/bin/keyway", &program());
+        assert_ne!(installed, unit);
+        // The manual page is not installed where this runs.
+        let lines = installed.lines().filter(|line| !line.starts_with("Documentation="));
+        let installed: Vec<&str> = lines.collect();
+        let file = format!("{name}.service");
+        let path = directory.write(&file, installed.join("\n")).to_string_lossy().into_owned();
+        let verified = run("systemd-analyze", &["verify", &path]).expect_success("verify");
+        let of_ours: Vec<&str> =
+            verified.text.lines().filter(|line| line.contains(&file)).collect();
+        assert!(of_ours.is_empty(), "{}", verified.text);
+        // The score goes from 0 (confined) to 100. A unit without any such settings has 96.
+        let bound = "--threshold=15";
+        let judged = run("systemd-analyze", &["security", "--offline=true", bound, &path]);
+        println!("{}", judged.text.lines().last().unwrap_or_default());
+        let judged = judged.expect_success("security");
+        assert!(judged.text.contains("exposure level"), "{}", judged.text);
+    }
+}
+
+#[test]
+fn the_units_share_data_and_nothing_that_one_of_them_removes() {
+    let (serve, control) = (unit("keyway"), unit("keyway-control"));
+    for unit in [&serve, &control] {
+        assert!(unit.contains("\nStateDirectory=keyway\n"), "{unit}");
+        assert!(unit.contains("\nUser=keyway\n"), "one owner of what is there: {unit}");
+    }
+    // systemd removes a runtime directory with the service that has it.
+    assert!(serve.contains("\nRuntimeDirectory=keyway\n"), "{serve}");
+    assert!(!control.contains("\nRuntimeDirectory=keyway\n"), "{control}");
+    // Both ask the program, which tells the kind of file by itself, ahead of the signal.
+    let check = "\nExecReload=/usr/bin/keyway check --quiet /etc/keyway/control.toml\n\
+                 ExecReload=/bin/kill -HUP $MAINPID\n";
+    assert!(control.contains(check), "{control}");
 }
 
 #[test]
 fn the_unit_allows_what_settings_of_sockets_need() {
-    let unit = fs::read_to_string(format!("{ROOT}/deploy/systemd/keyway.service")).expect("a unit");
+    let unit = unit("keyway");
     // With users of its own, the ids of clients would not be those that `allow_uids` names.
     assert!(!unit.contains("PrivateUsers=yes"), "{unit}");
     // `owner` and `group` need system calls that are among the privileged ones, which are removed.
@@ -318,10 +345,11 @@ fn systemd_makes_the_user_and_the_modes() {
     let _ =
         run("systemd-tmpfiles", &[&root, "--create", &modes]).expect_success("systemd-tmpfiles");
     let listed = shell(&format!(
-        "stat -c %a '{0}' '{0}/tls' '{0}/keyway.toml'",
-        directory.path().join("etc/keyway").display()
+        "stat -c %a '{0}' '{0}/tls' '{0}/keyway.toml' '{1}'",
+        directory.path().join("etc/keyway").display(),
+        directory.path().join("var/lib/keyway").display()
     ));
-    assert_eq!(listed.split_whitespace().collect::<Vec<_>>(), ["750", "750", "640"]);
+    assert_eq!(listed.split_whitespace().collect::<Vec<_>>(), ["750", "750", "640", "750"]);
 }
 
 #[test]

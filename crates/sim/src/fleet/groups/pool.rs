@@ -7,13 +7,14 @@ use crate::fleet::people::control_id;
 use crate::random::Random;
 use keyway_base::Time;
 use keyway_bus::NodeId;
+use keyway_fleet::limits::VIEW_FRESH;
 use keyway_fleet::{Command, Decided, Group, GroupSeen, GroupSettings, Phase, Write};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// A server that an observer has reached for so long must not be down for it: longer than a view
 /// counts.
-const SEEN_FOR: Duration = Duration::from_secs(5);
+const SEEN_FOR: Duration = Duration::from_secs(7);
 
 /// The servers of a decision: the primary, and the one to which it hands over.
 type Named = (String, Option<String>);
@@ -233,7 +234,7 @@ impl Pool {
         let Some((old, _)) = group.why.split_once(" was down for ") else { return Ok(()) };
         let fresh = |id: NodeId| {
             let heard = self.heard.get(&(id, nth));
-            heard.is_some_and(|at| now.since(*at) < Duration::from_secs(4))
+            heard.is_some_and(|at| now.since(*at) < VIEW_FRESH)
         };
         let ids = observers.iter().map(Observer::id).chain([control_id(nth)]);
         let fresh: Vec<NodeId> = ids.filter(|id| fresh(*id)).collect();

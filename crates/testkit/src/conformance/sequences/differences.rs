@@ -384,6 +384,12 @@ const APART: &[(&str, &str, &str)] = &[
          begun; if it waits already the client is closed. Redis closes the client at once.",
     ),
     (
+        "a snapshot that fails",
+        "store",
+        "Writes go on. Redis refuses them with MISCONF while `stop-writes-on-bgsave-error` is on, its \
+         default. INFO tells of the failure in both (`rdb_last_bgsave_status`).",
+    ),
+    (
         "room for MULTI",
         "pools",
         "A command is answered with OOM instead of QUEUED when those of all clients that wait for \
