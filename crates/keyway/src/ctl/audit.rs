@@ -292,7 +292,7 @@ mod tests {
         let entry =
             json!({"number": 3, "by": "ann", "what": "apply", "outcome": "refused", "why": why});
         let shown = entries(&json!({"entries": [entry]}));
-        assert!(shown.ends_with(", refused: one; two\\x1b\n"), "{shown}");
+        assert!(shown.ends_with(": one; two\\x1b\n"), "{shown}");
         let shown = lines(&json!({"events": [{"kind": "document-refused", "text": why}]}));
         assert!(shown.ends_with(" one; two\\x1b\n"), "{shown}");
     }

@@ -198,7 +198,9 @@ fn users_and_limits_of_the_document_are_those_of_proxies_that_leave_them_to_it()
     stage.store("ann", &second, 1);
     // The file has a pool with a larger bound.
     let tight = second.replace("4321", "7");
-    let _ = stage.apply("eve", &tight, &["--base", "2"]).expect_success("keyway ctl apply");
+    let told = stage.apply("eve", &tight, &["--base", "2"]);
+    assert_eq!(told.status.code(), Some(1), "{}", told.text);
+    assert!(told.stdout.contains("0 of 2 members serve by it"), "{}", told.text);
     stage.wait_all("refused", 2);
     let told = stage.ctl("vic", &["fleet"]);
     assert!(told.stdout.contains("clients_max in [pool.wide] is above"), "{}", told.text);
