@@ -46,15 +46,18 @@ impl Config {
         found.map(|one| (one.pool.to_owned(), one.shown)).collect()
     }
 
-    /// Returns whether the group of a pool has a server; `None` if the pool is no group of the
-    /// document.
-    pub fn group_has(text: &str, pool: &str, server: &str) -> Option<bool> {
+    /// Returns the first of these pools, each with a server, that is a group of the document whose
+    /// list lacks the server.
+    pub fn group_without<'p>(text: &str, of: &[(&'p str, &'p str)]) -> Option<(&'p str, &'p str)> {
         let document = DeTable::parse_recoverable(text).0;
         let all = listed(document.get_ref());
-        let mut its = all.iter().filter(|one| one.pool == pool).peekable();
-        its.peek()?;
-        let place = server.parse().ok().as_ref().and_then(place_of);
-        Some(its.any(|one| one.shown == server || place.as_ref() == Some(&one.place)))
+        let lacks = |(pool, server): &&(&str, &str)| {
+            let mut its = all.iter().filter(|one| one.pool == *pool).peekable();
+            let place = server.parse().ok().as_ref().and_then(place_of);
+            its.peek().is_some()
+                && !its.any(|one| one.shown == *server || place.as_ref() == Some(&one.place))
+        };
+        of.iter().find(lacks).copied()
     }
 
     /// Returns the pools of kind store that the new document has, and the old one has not.
@@ -214,9 +217,8 @@ mod tests {
         assert_eq!(new(&plain, &one), Some(("a".to_owned(), "h:1".to_owned())));
         assert_eq!(new("", ""), None);
         assert_eq!(Config::new_group_servers("", &one).len(), 2);
-        let has = |pool: &str, server: &str| Config::group_has(&one, pool, server);
-        assert_eq!([has("a", "H:1"), has("a", "h:3")], [Some(true), Some(false)]);
-        assert_eq!(has("b", "h:1"), None);
+        let lacks = |pool, server| Config::group_without(&one, &[(pool, server)]).is_some();
+        assert!(!lacks("a", "H:1") && lacks("a", "h:3") && !lacks("b", "h:1"));
     }
 
     #[test]

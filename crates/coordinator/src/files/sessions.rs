@@ -36,7 +36,7 @@ impl Renew for Renewer {
         let FileLease { id, ttl, until: held, .. } = self.lease;
         let until = Moment::now().after(ttl);
         let file = Arc::clone(&self.lease.file);
-        // Whoever writes the state holds the lock for as long as the disk takes.
+        // A writer of the state holds the lock for as long as the disk takes.
         let extended =
             blocking(&self.inner, move |inner| inner.disk.extend_session(id, &file, held, until));
         let renewed = match extended.await {

@@ -254,18 +254,16 @@ impl Asking {
     /// server of the group would take writes.
     fn check_primaries(&self, text: &str) -> Result<(), ApplyRefusal> {
         let Ok(Answer::Groups(groups)) = self.ask(Question::Groups) else { return Ok(()) };
-        for view in groups {
-            let Some(group) = &view.group else { continue };
-            let (pool, primary) = (&view.pool, &group.primary);
-            if Config::group_has(text, pool, primary) == Some(false) {
-                return Err(ApplyRefusal::Conflict(format!(
-                    "pool {pool}: {primary} is its primary, and the document lacks it: hand over \
-                     first, by keyway ctl failover {pool}, or apply a document without this pool, \
-                     and then this one"
-                )));
-            }
+        let decided = groups.iter().filter_map(|view| Some((&*view.pool, view.group.as_ref()?)));
+        let primaries: Vec<_> = decided.map(|(pool, group)| (pool, &*group.primary)).collect();
+        match Config::group_without(text, &primaries) {
+            None => Ok(()),
+            Some((pool, primary)) => Err(ApplyRefusal::Conflict(format!(
+                "pool {pool}: {primary} is its primary, and the document lacks it: hand over \
+                 first, by keyway ctl failover {pool}, or apply a document without this pool, \
+                 and then this one"
+            ))),
         }
-        Ok(())
     }
 
     /// Checks that the rollout changes only what an operator may change. Returns its revision.

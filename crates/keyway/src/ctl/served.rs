@@ -12,7 +12,7 @@ const WITHIN: Duration = Duration::from_secs(2);
 /// Time between two looks at the members.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// What members made of a version.
+/// The members that serve by a version, and those that refuse it.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Outcome {
     members: usize,

@@ -151,7 +151,7 @@ struct Outcome<'a> {
     passed: u64,
     failed: u64,
     seconds: f32,
-    /// Of a core, by the program and by what it started and waited for.
+    /// Processor time of the program and of all that it started and waited for.
     cpu_seconds: f32,
     log: PathBuf,
 }
