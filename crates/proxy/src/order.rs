@@ -52,6 +52,17 @@ pub struct ReplyOrder {
     parts_len: usize,
     /// Number of early replies, in the stash or not.
     stashed: u32,
+    /// What is remembered of requests without a reply. `None` if there were none.
+    unheard: Option<Unheard>,
+}
+
+/// The latest of the requests whose reply the client does not want. They have no index.
+#[derive(Clone, Copy, Debug)]
+struct Unheard {
+    /// The index that was to be reserved next when it began.
+    at: u32,
+    /// True if another one was in flight then.
+    has_company: bool,
 }
 
 /// Capacity that the stash keeps when it becomes empty, in bytes.
@@ -110,6 +121,21 @@ impl ReplyOrder {
     /// Returns whether the reply of that index is the next to leave.
     pub fn is_next(&self, index: u32) -> bool {
         index == self.head && !self.slots.is_empty()
+    }
+
+    /// Notes that a request without a reply begins, while so many others like it are in flight.
+    pub fn note_unheard(&mut self, others: u32) {
+        self.unheard = Some(Unheard { at: self.next_index(), has_company: others > 0 });
+    }
+
+    /// Returns whether one request is in flight and none was begun after it, not even one that is
+    /// over. `unheard` is the number of requests without a reply in flight.
+    pub fn is_only_one(&self, unheard: u32) -> bool {
+        match (self.slots.len(), unheard) {
+            (1, 0) => self.unheard.is_none_or(|it| it.at.wrapping_sub(self.head) as i32 <= 0),
+            (0, 1) => self.unheard.is_some_and(|it| it.at == self.next_index() && !it.has_company),
+            _ => false,
+        }
     }
 
     /// Reserves the index of the next request's reply.
@@ -238,6 +264,60 @@ mod tests {
     use super::*;
     use std::io::IoSlice;
     use std::sync::Arc;
+
+    /// Begins requests with and without a reply and ends them in an arbitrary order. One that is
+    /// told as the only one must be the last that was begun.
+    #[test]
+    fn the_only_one_has_nothing_behind_it() {
+        let mut told = 0;
+        for seed in 1..500u64 {
+            let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let mut random = |below: usize| {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                (state % below as u64) as usize
+            };
+            let mut order = ReplyOrder { head: u32::MAX - 5, ..ReplyOrder::default() };
+            let mut out = Output::default();
+            // Those in flight, by the number of requests that were begun before.
+            let (mut heard, mut unheard) = (Vec::new(), Vec::new());
+            for begun in 1..60 {
+                for _ in 0..random(4) {
+                    match random(2) {
+                        0 if !heard.is_empty() => {
+                            let (_, index) = heard.swap_remove(random(heard.len()));
+                            order.complete(index, &mut out, |_| ());
+                        }
+                        _ if !unheard.is_empty() => {
+                            unheard.swap_remove(random(unheard.len()));
+                        }
+                        _ => {}
+                    }
+                    let all = heard.iter().map(|&(begun, _)| begun).chain(unheard.clone());
+                    let all: Vec<i32> = all.collect();
+                    if order.is_only_one(unheard.len() as u32) {
+                        assert_eq!(all, [begun - 1], "seed {seed}");
+                        told += 1;
+                    }
+                    if order.is_empty() && all.is_empty() {
+                        order = ReplyOrder::default();
+                    }
+                }
+                match random(2) {
+                    0 => heard.push((begun, order.reserve())),
+                    _ => {
+                        order.note_unheard(unheard.len() as u32);
+                        unheard.push(begun);
+                    }
+                }
+                if heard.len() + unheard.len() == 1 {
+                    assert!(order.is_only_one(unheard.len() as u32), "seed {seed}: it is alone");
+                }
+            }
+        }
+        assert!(told > 1000, "{told}");
+    }
 
     /// Completes replies in an arbitrary order, reserves in between, and checks what leaves against
     /// the order of reservation.

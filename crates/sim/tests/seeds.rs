@@ -196,6 +196,25 @@ fn a_seed_of_memcached_that_broke_a_law_once_does_so_no_more() {
     assert_eq!(violation.map(|violation| violation.text), None);
 }
 
+/// A client must leave a pool that a reload has replaced, and its socket has room for a part of its
+/// last replies only. It gets the rest before its connection ends.
+#[test]
+fn a_seed_of_routes_that_broke_a_law_once_does_so_no_more() {
+    let options =
+        Options { memcached: true, routes: true, io: Some(Driver::Epoll), ..Options::default() };
+    let violation = run_seed(3720, &options).err();
+    assert_eq!(violation.map(|violation| violation.text), None);
+}
+
+/// A client wants no reply to its MSET, which a server of a moving slot refuses with `TRYAGAIN`.
+/// Its next SET was executed before that was known, so the MSET must not be sent again.
+#[test]
+fn a_seed_of_clusters_that_broke_a_law_once_does_so_no_more() {
+    let options = Options { clusters: true, io: Some(Driver::Epoll), ..Options::default() };
+    let violation = run_seed(14678, &options).err();
+    assert_eq!(violation.map(|violation| violation.text), None);
+}
+
 /// Pools lead to others. Every request has one reply in order, none fails while a pool that may
 /// answer works, and the children of a mirror hold the same at rest.
 #[test]

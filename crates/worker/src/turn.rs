@@ -34,7 +34,7 @@ use crate::{Adopted, Heir, Mail, Plan};
 use keyway_base::{BackendFault, Key, Time};
 use keyway_metrics::{CloseReason, WorkerCells};
 use keyway_net::{Event, Io, Mailbox, Socket, Token};
-use keyway_proxy::Session;
+use keyway_proxy::{Output, Session};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -257,8 +257,8 @@ impl<I: Io> Worker<I> {
                 Event::Ready { token, readable, writable, hangup } if token.0 & LINK == 0 => {
                     ready += 1;
                     let key = Key::from_bits(token.0);
-                    if writable {
-                        self.on_client_writable(key);
+                    if writable && !self.core.on_client_writable(key) {
+                        self.send_tail(token);
                     }
                     if hangup && self.core.note_hangup(key) {
                         self.part_with(key);
@@ -350,15 +350,25 @@ impl<I: Io> Worker<I> {
         if let Some(session) = session {
             self.plan.listeners[usize::from(session.listener)].access.tally.note_out();
         }
+        let tail = self.tail_of(key, reason);
         self.core.remove_session(key, Some(reason));
         self.clients[key.index() as usize] = None;
         if let Some(id) = id {
             self.plan.clients.remove(id);
         }
-        match is_in_order(reason) && !client.has_ended {
-            true => self.linger(client.socket, Token(key.to_bits())),
+        match is_in_order(reason) && !client.has_ended || !tail.is_empty() {
+            true => {
+                self.linger_with(client.socket, Token(key.to_bits()), tail, client.has_ended);
+            }
             false => self.io.close(client.socket),
         }
+    }
+
+    /// Takes what a client has not taken yet, if it gets that although it is closed.
+    fn tail_of(&mut self, key: Key<Session>, reason: CloseReason) -> Output {
+        let session = self.core.sessions.get_mut(key).filter(|_| reason == CloseReason::Drained);
+        let busy = session.and_then(|session| session.busy.as_deref_mut());
+        busy.map(|busy| std::mem::take(&mut busy.output)).unwrap_or_default()
     }
 
     /// Closes a client whose connection can no longer be used.
@@ -377,10 +387,6 @@ impl<I: Io> Worker<I> {
         }
         let reason = if has_broken_rules { CloseReason::Client } else { CloseReason::Reset };
         self.close_client(key, reason);
-    }
-
-    fn on_client_writable(&mut self, key: Key<Session>) {
-        self.core.on_client_writable(key);
     }
 
     /// Continues reading where it stopped for fairness or for lack of room.

@@ -126,13 +126,14 @@ impl Core {
         }
     }
 
-    /// Notes that the client's socket has room again.
-    pub(crate) fn on_client_writable(&mut self, key: Key<Session>) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+    /// Notes that the client's socket has room again. Returns `false` if there is no such client.
+    pub(crate) fn on_client_writable(&mut self, key: Key<Session>) -> bool {
+        let Some(session) = self.sessions.get_mut(key) else { return false };
         if session.send_blocked {
             session.send_blocked = false;
             self.plane.mark_session_dirty(key, session);
         }
+        true
     }
 
     /// Resumes sessions that waited for room on a link.
@@ -162,7 +163,10 @@ impl Core {
             }
         }
         if at_rest {
-            if let Some(busy) = session.busy.take() {
+            // Its buffers know what came behind a request without a reply.
+            if session.unheard == 0
+                && let Some(busy) = session.busy.take()
+            {
                 self.plane.clients.busy_pool.give(busy);
                 // Other buffers count its replies from the beginning.
                 self.plane.forget_order(key);

@@ -3,7 +3,7 @@
 use keyway_base::{Key, Time};
 use keyway_metrics::CloseReason;
 use keyway_net::{Socket, Token};
-use keyway_proxy::Session;
+use keyway_proxy::{Output, Session};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -34,6 +34,10 @@ pub(super) struct Line {
     pub(super) left: usize,
     /// True if it is among those that must be read again.
     pub(super) is_unread: bool,
+    /// What the client has not taken yet. Its connection is told to end after that.
+    pub(super) tail: Output,
+    /// True if the client has ended its side.
+    pub(super) has_ended: bool,
 }
 
 /// The lingering connections of a worker.

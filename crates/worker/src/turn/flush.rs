@@ -43,7 +43,7 @@ const PIECES_MAX: usize = 64;
 
 /// Sends the output of a client, or its first `len_max` bytes.
 #[inline]
-fn send_output<I: Io>(
+pub(super) fn send_output<I: Io>(
     io: &mut I,
     socket: Socket,
     output: &mut Output,

@@ -24,7 +24,12 @@ impl Plane {
 
     /// Returns the owner of the reply to a request of a client that wants none.
     #[cold]
-    pub(in crate::core) fn unheard(key: Key<Session>, session: &mut Session) -> Owner {
+    pub(in crate::core) fn unheard(
+        key: Key<Session>,
+        session: &mut Session,
+        busy: &mut Busy,
+    ) -> Owner {
+        busy.order.note_unheard(session.unheard);
         session.unheard += 1;
         Owner::Unheard(key)
     }

@@ -320,7 +320,7 @@ impl Plane {
         connection.link.request_buf().extend_from_slice(frame);
         let owner = match Self::is_silent(session) {
             false => Owner::Session { session: key, sequence: busy.order.reserve() },
-            true => Self::unheard(key, session),
+            true => Self::unheard(key, session, busy),
         };
         Self::end_skip(session);
         connection.link.enqueue(owner, request.command.counted(), frame.len(), self.clock.now);

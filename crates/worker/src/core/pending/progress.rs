@@ -56,12 +56,17 @@ impl Plane {
     #[inline]
     pub(in crate::core) fn reply_to_request(&self, incoming: &mut RequestContext) -> ReplyTo {
         let RequestContext { key, session, busy, request } = incoming;
-        let is_unheard = Self::is_silent(session);
-        session.unheard += u32::from(is_unheard);
+        let reply = match Self::is_silent(session) {
+            false => Some(busy.order.reserve()),
+            true => {
+                Self::unheard(*key, session, busy);
+                None
+            }
+        };
         Self::end_skip(session);
         ReplyTo {
             session: *key,
-            reply: if is_unheard { None } else { Some(busy.order.reserve()) },
+            reply,
             started: self.clock.now,
             counted: request.command.counted(),
             pool: session.pool,

@@ -333,8 +333,15 @@ impl Plane {
         let Some(session) = sessions.get_mut(key) else { return };
         session.unheard -= 1;
         session.identity.pin_anew(self.clock.now);
-        if session.unheard == 0 && session.paused && session.waits_for.is_none() {
+        if session.unheard > 0 {
+            return;
+        }
+        if session.paused && session.waits_for.is_none() {
             self.mark_session_resuming(key, session);
+        }
+        if session.busy.is_some() && session.is_at_rest() {
+            // Its buffers can go.
+            self.mark_session_dirty(key, session);
         }
     }
 

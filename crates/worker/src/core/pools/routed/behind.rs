@@ -93,11 +93,11 @@ fn is_in_flight(session: &Session) -> bool {
     session.unheard > 0 || session.busy.as_ref().is_some_and(|busy| !busy.order.is_empty())
 }
 
-/// Returns whether a client has exactly one request in flight. If so, makes the next one wait for
-/// it.
+/// Returns whether a client has exactly one request in flight and has sent nothing after it. If so,
+/// makes the next one wait for it.
 fn holds_one(client: &mut Session) -> bool {
-    let in_order = client.busy.as_ref().map_or(0, |busy| busy.order.len());
-    let is_one = in_order + client.unheard as usize == 1;
+    let unheard = client.unheard;
+    let is_one = client.busy.as_ref().is_some_and(|busy| busy.order.is_only_one(unheard));
     if is_one {
         client.keep_order();
     }

@@ -206,7 +206,7 @@ impl Plane {
     /// Returns the owner that waits for the reply to the request.
     pub(super) fn owner(incoming: &mut RequestContext) -> Owner {
         let owner = match Self::is_silent(incoming.session) {
-            true => Self::unheard(incoming.key, incoming.session),
+            true => Self::unheard(incoming.key, incoming.session, incoming.busy),
             false => {
                 Owner::Session { session: incoming.key, sequence: incoming.busy.order.reserve() }
             }
