@@ -169,11 +169,15 @@ impl Store {
     }
 
     /// Returns whether streamed SETs that announced this number of bytes may begin. A store that
-    /// evicts makes room for them as they come.
+    /// evicts makes room for them as they come. Another one frees what was discarded before: under
+    /// fast writes of long values that may be most of its memory.
     pub(crate) fn has_room_to_announce(&self, announced: u64) -> bool {
-        self.config.memory_max == 0
-            || self.policy() != EvictionPolicy::NoEviction
-            || self.taken().saturating_add_unsigned(announced) <= self.bound()
+        if self.config.memory_max == 0 || self.policy() != EvictionPolicy::NoEviction {
+            return true;
+        }
+        let fits = || self.taken().saturating_add_unsigned(announced) <= self.bound();
+        self.free_discarded_until(fits);
+        fits()
     }
 
     /// Returns whether a write of `len` bytes that must not be refused may go ahead without room.
@@ -256,17 +260,22 @@ impl Store {
 
     #[cold]
     fn free_until_fits(&self, extra: u64) {
-        while self.lacks(extra) {
+        self.free_discarded_until(|| !self.lacks(extra));
+        while self.lacks(extra) && self.idle_bytes() > self.idle_reserved() {
+            if !(self.heap.release_pages(1) | nodes::heap().release_pages(1)) {
+                break;
+            }
+        }
+    }
+
+    /// Frees what was discarded until `fits`, or until nothing of it is left.
+    fn free_discarded_until(&self, fits: impl Fn() -> bool) {
+        while !fits() {
             let discarded = self.discarded_bytes();
             self.free_discarded(&mut { DISCARDED_STEPS });
             // Another thread may be about to free the last of it.
             if self.discarded_bytes() == discarded {
-                break;
-            }
-        }
-        while self.lacks(extra) && self.idle_bytes() > self.idle_reserved() {
-            if !(self.heap.release_pages(1) | nodes::heap().release_pages(1)) {
-                break;
+                return;
             }
         }
     }
@@ -442,6 +451,25 @@ mod tests {
         }
         assert!(store.stats().evicted > 1000);
         store
+    }
+
+    /// Long values that were replaced wait to be freed, in steps. A streamed SET is not refused for
+    /// them.
+    #[test]
+    fn an_announced_value_has_the_room_of_what_was_replaced() {
+        let policy = EvictionPolicy::NoEviction;
+        let config = StoreConfig { memory_max: 64 << 20, policy, ..StoreConfig::default() };
+        let store = Store::new(config);
+        let value = vec![b'v'; 5 << 20];
+        for nth in 0..11 {
+            // A value of the same length takes the place of the one before.
+            store.set(turn(), b"long", &value[..(4 << 20) + (nth << 16)], 0);
+        }
+        let discarded = store.discarded_bytes();
+        assert!(discarded >= 40 << 20, "{discarded}");
+        assert!(store.has_room_to_announce(32 << 20));
+        assert!(store.discarded_bytes() < discarded, "as much was freed as it lacked");
+        assert!(!store.has_room_to_announce(62 << 20), "the value that is there stays");
     }
 
     #[test]
