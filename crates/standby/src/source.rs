@@ -21,6 +21,10 @@ const FLAGS: &[u8] = b"KEYWAY.FLAGS";
 /// Bytes from which on a part of the stream that was fetched before takes no more.
 const PART_LEN: usize = 64 << 10;
 
+/// Bytes of the stream that are fetched beside one step of a snapshot. With more, a step takes long
+/// under fast writers, and nothing of the snapshot is sent meanwhile.
+const FILL_LEN: usize = 4 << 20;
+
 /// Is told the address of a replica, and why it is fed no longer.
 pub type Parted = Box<dyn Fn(&str, &Parting) + Send + Sync>;
 
@@ -82,10 +86,11 @@ impl Spool {
         Arc::new(Mutex::new(Self { reader, parts: VecDeque::new(), len: 0 }))
     }
 
-    /// Fetches what there is, as far as there is room. The last part may be beyond that, by one
-    /// request.
-    fn fill(&mut self, len_max: usize) {
-        while self.len < len_max {
+    /// Fetches what there is, until `len_max` bytes are kept or [`FILL_LEN`] were fetched. The last
+    /// part may be beyond that, by one request. Returns the number of bytes.
+    fn fill(&mut self, len_max: usize) -> usize {
+        let mut filled = 0;
+        while self.len < len_max && filled < FILL_LEN {
             let is_open = self.parts.back().is_some_and(|part| part.len() < PART_LEN);
             let open = if is_open { self.parts.pop_back() } else { None };
             let mut part = open.unwrap_or_default();
@@ -94,10 +99,12 @@ impl Spool {
                 self.parts.push_back(part);
             }
             if read == 0 {
-                return;
+                break;
             }
             self.len += read;
+            filled += read;
         }
+        filled
     }
 
     /// Appends the next part to `out`.
@@ -177,17 +184,15 @@ impl Source for StoreSource {
         if self.parts.twin.is_some() {
             store.reserve_snapshot(true);
         }
+        // Other replicas may leave or fail to begin meanwhile.
+        let expected = store.expect_follower(*limits);
         if let Some(settle) = &self.settle
-            && !store.has_followers()
+            && expected.is_first()
         {
-            store.expect_followers(*limits);
             settle();
         }
         let begun = store.follow_with_snapshot(*limits, self.keeping(), clock(), *snapshot_buffer);
-        let Some((reader, saving)) = begun else {
-            store.expect_no_followers();
-            return Err(SourceError::Busy);
-        };
+        let Some((reader, saving)) = begun else { return Err(SourceError::Busy) };
         self.end_reservation();
         let parts = Arc::clone(&self.parts);
         let spool = Spool::of(reader);
@@ -239,8 +244,8 @@ impl Snapshot for StoreSnapshot {
         let step = self.read_next(out);
         if let (Some(twin), Some(spool)) = (&self.parts.twin, &self.spool) {
             let mut spool = spool.lock();
-            spool.fill(twin.spool_max);
-            twin.note(out.len() - before, &spool);
+            let filled = spool.fill(twin.spool_max);
+            twin.note(out.len() - before + filled, &spool);
         }
         step
     }
@@ -348,7 +353,7 @@ mod tests {
                 store.tell_beside(&[b"SCRIPT", &vec![b'x'; long]], || true);
             }
             if round.is_multiple_of(3) {
-                spool.fill(1 << 20);
+                assert!(spool.fill(1 << 20) < FILL_LEN + (256 << 10));
                 assert!(spool.len <= (1 << 20) + (256 << 10), "{}", spool.len);
             }
             if round.is_multiple_of(5) {

@@ -47,8 +47,8 @@ pub use snapshot::{
     Saving, TakeBatch,
 };
 pub use store::{
-    AfterRead, Busy, Compaction, Context, DatabaseStats, EffectLog, EffectReader, HISTORY_COMMAND,
-    HistoryPlace, Insertions, KeyEvent, KeyHint, LogState, LogStatus, Mark, NO_WORKER, Overrun,
-    Patience, Restrictions, SnapshotRefusal, SnapshotStatus, Store, StoreConfig, StoreStats,
-    StreamedSet, Transfer, Waiter, Who,
+    AfterRead, Busy, Compaction, Context, DatabaseStats, EffectLog, EffectReader, Expected,
+    HISTORY_COMMAND, HistoryPlace, Insertions, KeyEvent, KeyHint, LogState, LogStatus, Mark,
+    NO_WORKER, Overrun, Patience, Restrictions, SnapshotRefusal, SnapshotStatus, Store,
+    StoreConfig, StoreStats, StreamedSet, Transfer, Waiter, Who,
 };

@@ -79,6 +79,8 @@ pub(super) struct Backlog {
     next_ticket: u64,
     history: usize,
     readers: Vec<Reader>,
+    /// Number of readers that are to come. Effects are noted for them already.
+    pub(super) expected: u32,
     reader_count: u64,
     /// Units that were taken from each lane.
     pub(super) staged: Vec<Staged>,
@@ -97,6 +99,11 @@ impl Backlog {
 
     pub(super) fn keep_history(&mut self, bytes: usize) {
         self.history = self.history.max(bytes);
+    }
+
+    /// Number of bytes that are kept although all readers have them.
+    pub(super) fn history(&self) -> usize {
+        self.history
     }
 
     /// Frees all buffers.
@@ -279,9 +286,9 @@ impl Backlog {
         self.readers.retain(|reader| reader.number != number);
     }
 
-    /// Returns whether no reader is left that has its place.
+    /// Returns whether no reader is left that has its place, and none is to come.
     pub(super) fn is_unread(&self) -> bool {
-        self.readers.iter().all(|reader| reader.is_lost)
+        self.expected == 0 && self.readers.iter().all(|reader| reader.is_lost)
     }
 
     pub(super) fn lose_all(&mut self) {

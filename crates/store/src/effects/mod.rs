@@ -275,10 +275,14 @@ impl Effects {
         self.has_keeper.store(backlog.has_keeper(), Ordering::Relaxed);
     }
 
-    /// Begins to note effects, unless that was begun before.
-    pub(crate) fn begin(&self, limits: EffectLimits) {
+    /// Notes effects from now on for a reader that is to come, until [`Effects::expect_less`].
+    /// Returns whether they were not noted before.
+    pub(crate) fn expect(&self, limits: EffectLimits) -> bool {
         let mut backlog = self.backlog.lock();
+        backlog.expected += 1;
+        let is_first = !self.is_on() && !self.is_relaying();
         self.begin_with(&mut backlog, limits);
+        is_first
     }
 
     fn begin_with(&self, backlog: &mut Backlog, limits: EffectLimits) {
@@ -294,10 +298,11 @@ impl Effects {
         self.is_on.store(true, Ordering::Relaxed);
     }
 
-    /// Ends what [`Effects::begin`] has begun, unless there is a reader.
-    pub(crate) fn end_unread(&self) {
+    /// Ends what [`Effects::expect`] has begun, unless there is a reader, or another one is to come.
+    pub(crate) fn expect_less(&self) {
         let mut backlog = self.backlog.lock();
-        if !self.has_stream() && backlog.is_unread() {
+        backlog.expected = backlog.expected.saturating_sub(1);
+        if backlog.is_unread() && (self.is_on() || self.is_relaying()) {
             self.end(&mut backlog);
         }
     }
@@ -306,7 +311,7 @@ impl Effects {
     /// everything that is executed from now on. Returns the number of the reader and the
     /// offset of the cut.
     ///
-    /// A write that saw no reader before [`Effects::begin`] may still wait for a shard. If
+    /// A write that saw no reader before [`Effects::expect`] may still wait for a shard. If
     /// it locks that shard after the cut, it finds [`Effects::is_cut`] set, as the lock of
     /// the shard orders the two. Its change is then not told, and all readers are lost.
     pub(crate) fn cut(&self, limits: EffectLimits, keeping: Keeping) -> (u64, u64) {
@@ -415,7 +420,25 @@ impl Effects {
     fn lose_all(&self, backlog: &mut Backlog) {
         backlog.lose_all();
         self.tickets.fetch_add(1, Ordering::Relaxed);
-        self.end(backlog);
+        match backlog.expected > 0 && self.is_on() {
+            true => self.begin_anew(backlog),
+            false => self.end(backlog),
+        }
+    }
+
+    /// Frees all buffers, and goes on noting effects for a reader that is to come. At no moment does
+    /// a write find that there is none.
+    fn begin_anew(&self, backlog: &mut Backlog) {
+        self.is_cut.store(false, Ordering::Relaxed);
+        // Tickets are drawn in the locks of lanes: none is between the buffers and the number.
+        let mut lanes: Vec<_> = self.lanes.iter().map(|lane| lane.0.lock()).collect();
+        lanes.iter_mut().for_each(|lane| lane.free(&self.account));
+        let history = backlog.history();
+        backlog.free(&self.account);
+        backlog.begin(self.tickets.load(Ordering::Relaxed), lanes.len(), &self.account);
+        backlog.keep_history(history);
+        drop(lanes);
+        self.note_keepers(backlog);
     }
 
     /// Ends noting effects, and frees all buffers.

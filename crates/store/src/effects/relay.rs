@@ -179,15 +179,68 @@ mod tests {
     #[test]
     fn nothing_is_kept_for_a_reader_that_was_expected_and_has_not_come() {
         let effects = Effects::new();
-        effects.begin(LIMITS);
+        assert!(effects.expect(LIMITS));
         (0..1000).for_each(|_| tell(&effects));
         assert!(effects.held() > 0);
-        effects.end_unread();
+        effects.expect_less();
         assert!(effects.held() == 0 && !effects.is_on());
         let (reader, _) = effects.cut(LIMITS, Keeping::Newest);
-        effects.end_unread();
+        assert!(!effects.expect(LIMITS));
+        effects.expect_less();
         assert!(effects.is_on());
         effects.leave(reader);
+    }
+
+    /// Law: while a reader is to come, every write is noted, whoever leaves or is lost meanwhile. So
+    /// none that is under way at its cut is missing in its stream.
+    #[test]
+    fn effects_are_noted_for_a_reader_to_come_whatever_becomes_of_others() {
+        for seed in 1..400_u64 {
+            let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let mut random = |below: u64| {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                state % below
+            };
+            let effects = Effects::new();
+            let mut readers = Vec::new();
+            if random(2) == 0 {
+                readers.push(effects.cut(LIMITS, Keeping::Newest).0);
+            }
+            assert_eq!(effects.expect(LIMITS), readers.is_empty());
+            for _ in 0..random(30) {
+                match random(6) {
+                    0 => readers.push(effects.cut(LIMITS, Keeping::Newest).0),
+                    1 if !readers.is_empty() => {
+                        let reader = readers.swap_remove(random(readers.len() as u64) as usize);
+                        effects.leave(reader);
+                    }
+                    2 => effects.overrun(),
+                    3 => {
+                        // Another one that is to come, and does not.
+                        assert!(!effects.expect(LIMITS));
+                        effects.expect_less();
+                    }
+                    // Longer than the room together: readers of the newest are lost.
+                    _ => (0..random(9000)).for_each(|_| tell(&effects)),
+                }
+                assert!(effects.is_on(), "seed {seed}");
+            }
+            let (reader, start) = effects.cut(LIMITS, Keeping::All);
+            effects.expect_less();
+            (0..100).for_each(|_| tell(&effects));
+            let mut read = Vec::new();
+            while effects.read(reader, &mut read).expect("it keeps all") > 0 {}
+            assert_eq!(effects.position(reader), Ok(start + read.len() as u64));
+            let commands = read.windows(3).filter(|three| three == b"DEL").count();
+            assert_eq!(commands, 100, "seed {seed}");
+            for reader in readers {
+                effects.leave(reader);
+            }
+            assert!(effects.leave(reader));
+            assert!(effects.held() == 0 && !effects.is_on(), "seed {seed}");
+        }
     }
 
     #[test]

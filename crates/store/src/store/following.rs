@@ -101,8 +101,7 @@ impl Store {
         at_cut: impl FnOnce(&mut Locked<'_>, u64),
     ) -> EffectReader {
         // Before the cut, so that few writes are in flight that know of no reader.
-        self.effects.begin(limits);
-        self.note_followers();
+        let _expected = self.expect_follower(limits);
         let _order = self.effects.relay_order();
         let mut locked = self.lock_all();
         let (number, start) = self.effects.cut(limits, keeping);
@@ -246,11 +245,11 @@ mod tests {
     #[test]
     fn a_write_that_knew_of_no_reader_at_the_cut_loses_all_readers() {
         let store = Arc::new(Store::new(StoreConfig::default()));
-        store.effects.begin(LIMITS);
-        store.note_followers();
+        let expected = store.expect_follower(LIMITS);
         // There is no cut yet that it could be missing after.
         store.set(turn(), b"early", b"v", 0);
         let mut reader = store.follow(LIMITS, Keeping::All, |_| ());
+        drop(expected);
         assert_eq!(reader.read(&mut Vec::new()), Ok(0));
         store.set(turn(), b"late", b"v", 0);
         assert_eq!(reader.read(&mut Vec::new()), Err(Overrun));

@@ -43,6 +43,7 @@ pub use gate::Restrictions;
 pub use history::{HISTORY_COMMAND, HistoryPlace};
 pub(crate) use holding::{ShardIndices, Telling};
 pub(crate) use locked::Locked;
+pub use relaying::Expected;
 pub(crate) use room::{Reserved, Search, args_len, reserved_len};
 pub use scripting::Busy;
 pub use snapshots::{SnapshotRefusal, SnapshotStatus};

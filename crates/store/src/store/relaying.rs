@@ -5,6 +5,27 @@ use super::following::EffectReader;
 use crate::effects::{EffectLimits, Keeping};
 use std::sync::Arc;
 
+/// A reader of effects that is to come.
+pub struct Expected {
+    store: Arc<Store>,
+    is_first: bool,
+}
+
+impl Expected {
+    /// Returns whether effects were not noted before: a write may be under way that knows of no
+    /// reader.
+    pub fn is_first(&self) -> bool {
+        self.is_first
+    }
+}
+
+impl Drop for Expected {
+    fn drop(&mut self) {
+        self.store.effects.expect_less();
+        self.store.note_followers();
+    }
+}
+
 impl Store {
     /// Begins to relay the stream of a primary at the offset of the store's data. `database` is the
     /// one that the stream has selected there. Readers of the stream so far are
@@ -86,17 +107,13 @@ impl Store {
         self.note_followers();
     }
 
-    /// Begins to note effects for a reader whose cut follows soon, so that writes that are begun
-    /// from now on know of it. [`Store::expect_no_followers`] ends it if the reader does not come.
-    pub fn expect_followers(&self, limits: EffectLimits) {
-        self.effects.begin(limits);
+    /// Begins to note effects for a reader whose cut follows soon, so that writes that are begun from
+    /// now on know of it, whichever other readers leave meanwhile. That ends with the returned value.
+    #[must_use = "effects are noted as long as it lives"]
+    pub fn expect_follower(self: &Arc<Self>, limits: EffectLimits) -> Expected {
+        let is_first = self.effects.expect(limits);
         self.note_followers();
-    }
-
-    /// Notes no effects for a reader that has not come.
-    pub fn expect_no_followers(&self) {
-        self.effects.end_unread();
-        self.note_followers();
+        Expected { store: Arc::clone(self), is_first }
     }
 
     /// Returns whether effects are noted, or relayed.
