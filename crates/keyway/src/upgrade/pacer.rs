@@ -102,13 +102,15 @@ impl State {
 
     /// Bytes that wait for the next process.
     fn waiting(&self) -> usize {
+        let fetched = self.pace.fetched.load(Ordering::Relaxed);
+        if fetched == 0 {
+            // A snapshot that is on its way is another replica's.
+            return 0;
+        }
         // Items that change before the snapshot has them wait as well.
         let items = usize::try_from(self.pace.store.snapshot_status().buffered);
         // Bytes that replicas lack, and bytes kept for them, do not belong to the copy.
-        let lacking = match self.pace.fetched.load(Ordering::Relaxed) {
-            0 => Ok(0),
-            fetched => usize::try_from(self.pace.store.effects_offset().saturating_sub(fetched)),
-        };
+        let lacking = usize::try_from(self.pace.store.effects_offset().saturating_sub(fetched));
         lacking.unwrap_or(usize::MAX).max(items.unwrap_or(usize::MAX))
     }
 

@@ -144,7 +144,12 @@ fn write_long(mut client: Client, number: usize, is_over: Arc<AtomicBool>) -> Jo
             written += 1;
             let key = format!("long:{number}:{}", written % LONG_KEYS);
             let value = format!("{written}:{tail}");
-            assert_eq!(client.command(&["SET", &key, &value]), Value::simple("OK"));
+            let reply = client.command(&["SET", &key, &value]);
+            if reply != Value::simple("OK") {
+                let told = ["memory", "replication", "persistence"];
+                let told = told.map(|section| client.words(&format!("INFO {section}")).text());
+                panic!("{reply:?} {}", told.concat());
+            }
         }
         written
     })
