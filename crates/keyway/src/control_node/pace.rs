@@ -12,7 +12,7 @@ const WINDOW: Duration = Duration::from_millis(100);
 const BUSY: u64 = 25;
 
 /// Pause before a turn. A longer one would be noticed in the time of a change or a fail-over.
-const PAUSE: Duration = Duration::from_millis(5);
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// The rate of events, and whether turns pause for it.
 #[derive(Debug, Default)]

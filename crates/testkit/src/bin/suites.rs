@@ -42,7 +42,6 @@ const ALONE: &[(&str, &str)] = &[
     ("keyway/replicated_failover", "how long writes fail is bounded"),
     ("keyway/shm_clients", "clients at rest take no processor time"),
     ("keyway/timeouts", "time-outs of milliseconds, and replies that come right after"),
-    ("keyway/upgrade_store", "the next process and a redis-server follow writes of megabytes"),
     ("store/pauses", "no call takes a millisecond of processor time"),
 ];
 
