@@ -232,6 +232,11 @@ fn a_proxy_that_starts_without_control_obeys_the_decision_of_its_disk() {
     let _ = told.expect_success("keyway ctl failover");
     let found = wait_healthy(&fleet);
     assert_eq!(found["primary"], to);
+    // A document without the primary would leave a group that takes no writes.
+    let told = fleet.apply(&document(&addresses[..1], ""), 1);
+    assert_eq!(told.status.code(), Some(1), "{}", told.text);
+    assert!(told.text.contains(&format!("{to} is its primary, and the document lacks it")));
+    fleet.wait_current(&[0, 1, 2], 1);
     for control in &mut fleet.controls {
         control.process.take().expect("it runs").kill();
     }

@@ -64,6 +64,12 @@ fn a_document_with_a_dead_server_goes_back_and_the_rest_never_sees_it() {
     fleet.wait_current(&[0, 1, 2], 1);
     let loads = loads(&fleet);
     loads.iter().for_each(|load| load.wait_replies(50));
+    let store = fleet.document("5s", "[pool.more]\nkind = \"store\"\nmemory_max = \"64MiB\"\n");
+    let file = fleet.directory.write("store.toml", &store).display().to_string();
+    let told =
+        fleet.controls[fleet.leader()].ctl(&["apply", &file, "--base", "1", "--share", "10%"]);
+    assert_eq!(told.status.code(), Some(1), "{}", told.text);
+    assert!(told.text.contains("pool more: a rollout cannot take a new store back"));
     let dead = free_address();
     let wrong = format!("[pool.main]\nkind = \"sharded\"\nservers = [\"{dead}:1 dead\"]\n");
     roll_out(&fleet, &wrong, 1, "1h");
