@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use keyway_testkit::{
-    Client, Keyway, KeywayConfig, Pool, Random, TempDir, Value, encode, encode_words, run_keyway,
-    wait_until, watchdog,
+    Client, Keyway, KeywayConfig, Pool, Random, TempDir, Value, encode, encode_words, http_get,
+    run_keyway, wait_until, watchdog,
 };
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
@@ -317,9 +317,12 @@ fn a_full_disk_refuses_writes_and_the_log_begins_anew_when_there_is_room() {
     assert_eq!(keyway.metrics().sum("keyway_store_log_failed", &[]), 1.0);
     assert_eq!(keyway.metrics().sum("keyway_store_log_losses_total", &[]), 1.0);
     assert!(keyway.process().log().contains("writes are refused until it has begun anew"));
+    let ready = http_get(keyway.admin(), "/readyz");
+    assert_eq!(ready.status, 503, "{}", ready.body);
     // The data fits again when most of it has expired.
     wait_until("writes are taken", BOUND, || client.words("SET a 1") == Value::simple("OK"));
     assert_eq!(info(&mut client, "aof_last_write_status"), "ok");
+    wait_until("it is ready", BOUND, || http_get(keyway.admin(), "/readyz").status == 200);
     keyway.process_mut().kill();
     let keyway = start(&config);
     let mut client = keyway.client(0);
