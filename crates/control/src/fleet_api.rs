@@ -53,7 +53,7 @@ fn mute(what: String) -> Problem {
 pub(crate) fn refused(refusal: ApplyRefusal) -> Problem {
     match refusal {
         ApplyRefusal::Invalid(errors) => {
-            let what = "it is wrong, and nothing was done: see errors";
+            let what = "the document is wrong, and nothing was done: see errors";
             Problem::new(StatusCode::UNPROCESSABLE_ENTITY, what).with_errors(errors)
         }
         ApplyRefusal::Forbidden(what) => Problem::new(StatusCode::FORBIDDEN, what),

@@ -493,6 +493,11 @@ fn tell(ctl: &Ctl, answer: &Answer) -> ExitCode {
             What::Ready if has_reasons => "Keyway is not ready:",
             _ => words,
         };
+        // People see them below, and have no field of that name.
+        let words = match words.strip_suffix(" see errors") {
+            Some(words) if has_reasons => words,
+            _ => words,
+        };
         let words = keyway_base::printable(words.as_bytes());
         eprintln!("keyway ctl: {words}");
         // Facts about servers follow the reasons, as on `/readyz`.
