@@ -489,6 +489,7 @@ mod tests {
     #[test]
     fn units_of_all_threads_come_in_the_order_of_their_tickets() {
         const EACH: u32 = 20_000;
+        const SELECT: &[u8] = b"*2\r\n$6\r\nSELECT\r\n$1\r\n0\r\n";
         let effects = Effects::new();
         let (reader, _) = effects.cut(EffectLimits { room: 64 << 20, history: 0 }, Keeping::All);
         let order = Lock::new(Vec::new());
@@ -506,12 +507,12 @@ mod tests {
                 });
             }
             let mut read = Vec::new();
-            while read.len() < 4 * EACH as usize * 14 {
+            while read.len() < SELECT.len() + 4 * EACH as usize * 14 {
                 effects.read(reader, &mut read).expect("nothing is lost");
             }
             read
         });
-        let frames = read.strip_prefix(b"*2\r\n$6\r\nSELECT\r\n$1\r\n0\r\n").expect("a SELECT");
+        let frames = read.strip_prefix(SELECT).expect("a SELECT");
         let told: Vec<[u8; 4]> =
             frames.chunks(14).map(|frame| frame[8..12].try_into().expect("four bytes")).collect();
         assert_eq!(told, *order.lock());
