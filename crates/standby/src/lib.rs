@@ -29,5 +29,5 @@ mod target;
 
 pub use audience::Audience;
 pub use lineage::{FeedConfig, FeedStatus};
-pub use source::{Parted, SourceParts, StoreSource, Twin};
+pub use source::{Parted, SourceParts, StoreSource, Twin, TwinProgress};
 pub use standby::{Parts, Primary, Standby, StandbyStatus};

@@ -11,7 +11,7 @@ use keyway_store::{EffectLimits, EffectReader, Keeping, Progress, Saving, Store}
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// How the names of commands begin that only Keyway knows.
 const OWN: &[u8] = b"KEYWAY.";
@@ -54,18 +54,71 @@ pub struct Twin {
     /// Bytes of the stream that are kept beside the store while the snapshot is sent. Without them
     /// that much less may be written meanwhile.
     pub spool_max: usize,
-    /// Counts the bytes of snapshot and stream that were fetched.
-    pub progress: Arc<AtomicU64>,
-    /// The offset up to which the stream was fetched.
-    pub fetched: Arc<AtomicU64>,
+    /// What was fetched for it.
+    pub progress: Arc<TwinProgress>,
     /// Bytes of memory that the stream takes beside the store.
     pub spooled: Arc<AtomicU64>,
 }
 
 impl Twin {
     fn note(&self, len: usize, spool: &Spool) {
-        self.progress.fetch_add(len as u64, Ordering::Relaxed);
+        self.progress.taken.fetch_add(len as u64, Ordering::Relaxed);
         self.spooled.store(spool.len as u64, Ordering::Relaxed);
+        self.progress.note_offset(spool);
+    }
+}
+
+/// The part of a store that was fetched for the process that takes the place of this one.
+#[derive(Debug)]
+pub struct TwinProgress {
+    /// Bytes of snapshot and stream.
+    taken: AtomicU64,
+    /// The offset up to which the stream was fetched; [`NOT_BEGUN`] before the snapshot has begun.
+    fetched: AtomicU64,
+    /// True while the snapshot is made.
+    is_snapshotting: AtomicBool,
+}
+
+/// No stream is that long.
+const NOT_BEGUN: u64 = u64::MAX;
+
+impl Default for TwinProgress {
+    fn default() -> Self {
+        Self {
+            taken: AtomicU64::new(0),
+            fetched: AtomicU64::new(NOT_BEGUN),
+            is_snapshotting: AtomicBool::new(false),
+        }
+    }
+}
+
+impl TwinProgress {
+    /// Returns the number of bytes that were fetched, of the snapshot and of the stream.
+    pub fn taken(&self) -> u64 {
+        self.taken.load(Ordering::Relaxed)
+    }
+
+    /// Returns the offset up to which the stream was fetched, or `None` before the snapshot has
+    /// begun.
+    pub fn fetched(&self) -> Option<u64> {
+        Some(self.fetched.load(Ordering::Relaxed)).filter(|&offset| offset != NOT_BEGUN)
+    }
+
+    /// Returns whether a snapshot that the store makes now is the one for that process.
+    pub fn is_snapshotting(&self) -> bool {
+        self.is_snapshotting.load(Ordering::Relaxed)
+    }
+
+    fn begin(&self, spool: &Spool) {
+        self.note_offset(spool);
+        self.is_snapshotting.store(true, Ordering::Relaxed);
+    }
+
+    fn end_snapshot(&self) {
+        self.is_snapshotting.store(false, Ordering::Relaxed);
+    }
+
+    fn note_offset(&self, spool: &Spool) {
         if let Ok(offset) = spool.reader.offset() {
             self.fetched.store(offset, Ordering::Relaxed);
         }
@@ -193,9 +246,12 @@ impl Source for StoreSource {
         }
         let begun = store.follow_with_snapshot(*limits, self.keeping(), clock(), *snapshot_buffer);
         let Some((reader, saving)) = begun else { return Err(SourceError::Busy) };
-        self.end_reservation();
         let parts = Arc::clone(&self.parts);
         let spool = Spool::of(reader);
+        if let Some(twin) = &parts.twin {
+            twin.progress.begin(&spool.lock());
+        }
+        self.end_reservation();
         let of_twin = parts.twin.is_some().then(|| Arc::clone(&spool));
         let snapshot = StoreSnapshot { parts, saving: Some(saving), spool: of_twin };
         Ok(Beginning { snapshot: Box::new(snapshot), stream: self.stream(spool) })
@@ -263,12 +319,26 @@ impl StoreSnapshot {
             }
             Some(Progress::Wait) => Ok(SnapshotStep::Wait),
             None => {
+                self.end_of_twin();
                 if let Some(saving) = self.saving.take() {
                     saving.commit(clock);
                 }
                 Ok(SnapshotStep::End)
             }
         }
+    }
+
+    /// Notes that a snapshot that comes later is not that of the process that takes this one's place.
+    fn end_of_twin(&self) {
+        if let Some(twin) = &self.parts.twin {
+            twin.progress.end_snapshot();
+        }
+    }
+}
+
+impl Drop for StoreSnapshot {
+    fn drop(&mut self) {
+        self.end_of_twin();
     }
 }
 

@@ -17,7 +17,7 @@ use keyway_net::{HandedStore, Handover, Message, Parcels};
 use keyway_rdb::replication::ReplicationId;
 use keyway_replica::feed::{Candidate, Feed, FeedSettings, Parting, Stage};
 use keyway_script::Registry;
-use keyway_standby::{SourceParts, StoreSource, Twin};
+use keyway_standby::{SourceParts, StoreSource, Twin, TwinProgress};
 use keyway_store::{EffectLimits, Keeping, Store};
 use keyway_worker::{HandedClient, Heir, Plan};
 use parking_lot::Mutex;
@@ -128,9 +128,8 @@ struct Fed {
     store: Arc<Store>,
     /// Bytes of writes that may wait.
     room: usize,
-    /// Counts what was fetched for the next process.
-    progress: Arc<AtomicU64>,
-    fetched: Arc<AtomicU64>,
+    /// What was fetched for the next process.
+    progress: Arc<TwinProgress>,
     /// Bytes of writes that are kept beside the store.
     spooled: Arc<AtomicU64>,
     feed: Arc<Feed>,
@@ -145,7 +144,7 @@ impl Fed {
         let bounds = CopyBounds::of(Some(store.config().memory_max));
         let room = bounds.room as usize;
         let (pool, name) = (handed.pool.clone(), handed.pool.clone());
-        let (progress, fetched): (Arc<AtomicU64>, Arc<AtomicU64>) = Default::default();
+        let progress: Arc<TwinProgress> = Arc::default();
         let source = StoreSource::new(SourceParts {
             store: Arc::clone(&store),
             libraries: Box::new(move || {
@@ -156,7 +155,6 @@ impl Fed {
             twin: Some(Twin {
                 spool_max: bounds.spool as usize,
                 progress: Arc::clone(&progress),
-                fetched: Arc::clone(&fetched),
                 spooled: Arc::clone(&spooled),
             }),
             snapshot_buffer: bounds.items,
@@ -190,28 +188,17 @@ impl Fed {
         };
         let thread = std::thread::Builder::new().name("keyway-feed-front".into());
         let introduction = Some(thread.spawn(introduce)?);
-        Ok(Self {
-            pool: name,
-            store,
-            room,
-            progress,
-            fetched,
-            spooled,
-            feed,
-            introduction,
-            _copied: copied,
-        })
+        Ok(Self { pool: name, store, room, progress, spooled, feed, introduction, _copied: copied })
     }
 
     fn pace(&self, plan: &Plan) -> Pace {
         let (store, progress) = (Arc::clone(&self.store), Arc::clone(&self.progress));
-        let fetched = Arc::clone(&self.fetched);
         let is_its = |at: &usize| {
             plan.pools[*at].kind.store().is_some_and(|store| Arc::ptr_eq(store, &self.store))
         };
         let pool = (0..plan.pools.len()).find(is_its).unwrap_or_default();
         let (name, feed) = (self.pool.clone(), Arc::clone(&self.feed));
-        Pace { name, store, pool, room: self.room, progress, fetched, feed }
+        Pace { name, store, pool, room: self.room, progress, feed }
     }
 
     /// Returns whether the next process lacks little of what was written until now. Asks it how far

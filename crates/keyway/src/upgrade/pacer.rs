@@ -11,11 +11,12 @@
 //! requests unexecuted, however long this thread is kept from its look.
 
 use keyway_replica::feed::Feed;
+use keyway_standby::TwinProgress;
 use keyway_store::Store;
 use keyway_worker::Plan;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -33,10 +34,8 @@ pub struct Pace {
     pub pool: usize,
     /// Bytes of writes that may wait.
     pub room: usize,
-    /// Counts what was fetched for the next process.
-    pub progress: Arc<AtomicU64>,
-    /// The offset up to which the stream was fetched for it; 0 before the snapshot has begun.
-    pub fetched: Arc<AtomicU64>,
+    /// What was fetched for the next process.
+    pub progress: Arc<TwinProgress>,
     /// Feeds it.
     pub feed: Arc<Feed>,
 }
@@ -102,13 +101,13 @@ impl State {
 
     /// Bytes that wait for the next process.
     fn waiting(&self) -> usize {
-        let fetched = self.pace.fetched.load(Ordering::Relaxed);
-        if fetched == 0 {
-            // A snapshot that is on its way is another replica's.
-            return 0;
-        }
-        // Items that change before the snapshot has them wait as well.
-        let items = usize::try_from(self.pace.store.snapshot_status().buffered);
+        let Some(fetched) = self.pace.progress.fetched() else { return 0 };
+        // Items that change before the snapshot has them wait as well. The store may make another
+        // snapshot, for a replica or a log, before this one and after it.
+        let items = match self.pace.progress.is_snapshotting() {
+            true => usize::try_from(self.pace.store.snapshot_status().buffered),
+            false => Ok(0),
+        };
         // Bytes that replicas lack, and bytes kept for them, do not belong to the copy.
         let lacking = usize::try_from(self.pace.store.effects_offset().saturating_sub(fetched));
         lacking.unwrap_or(usize::MAX).max(items.unwrap_or(usize::MAX))
@@ -118,7 +117,7 @@ impl State {
         if self.is_stuck {
             return;
         }
-        let (waiting, progress) = (self.waiting(), self.pace.progress.load(Ordering::Relaxed));
+        let (waiting, progress) = (self.waiting(), self.pace.progress.taken());
         let (few, many) = (self.pace.room / 8, self.pace.room / 8 * 3);
         // Workers wait by themselves then, for the copy or for a log.
         let is_full = self.pace.store.effects_are_full();

@@ -276,13 +276,14 @@ impl Effects {
     }
 
     /// Notes effects from now on for a reader that is to come, until [`Effects::expect_less`].
-    /// Returns whether they were not noted before.
+    /// Returns whether a write may be under way that does not know it: unless a cut was made since
+    /// they are noted.
     pub(crate) fn expect(&self, limits: EffectLimits) -> bool {
         let mut backlog = self.backlog.lock();
         backlog.expected += 1;
-        let is_first = !self.is_on() && !self.is_relaying();
+        let may_be_unknown = !self.is_cut() && !self.is_relaying();
         self.begin_with(&mut backlog, limits);
-        is_first
+        may_be_unknown
     }
 
     fn begin_with(&self, backlog: &mut Backlog, limits: EffectLimits) {

@@ -35,6 +35,8 @@ impl Effects {
     ) -> u64 {
         let mut backlog = self.backlog.lock();
         self.lose_all(&mut backlog);
+        // The store's own effects are noted no more, also if a reader of them is to come.
+        self.end(&mut backlog);
         self.account.set_room(limits.room);
         backlog.begin(self.tickets.load(Ordering::Relaxed), self.lanes.len(), &self.account);
         backlog.keep_history(limits.history);
@@ -219,7 +221,7 @@ mod tests {
                     2 => effects.overrun(),
                     3 => {
                         // Another one that is to come, and does not.
-                        assert!(!effects.expect(LIMITS));
+                        assert_eq!(effects.expect(LIMITS), !effects.is_cut());
                         effects.expect_less();
                     }
                     // Longer than the room together: readers of the newest are lost.
@@ -240,6 +242,54 @@ mod tests {
             }
             assert!(effects.leave(reader));
             assert!(effects.held() == 0 && !effects.is_on(), "seed {seed}");
+        }
+    }
+
+    /// Law: the stream has the store's own effects or those of its primary, and never both. When
+    /// everybody has gone, nothing is noted and nothing is kept.
+    #[test]
+    fn own_effects_and_relayed_ones_are_never_in_one_stream_at_once() {
+        for seed in 1..2000_u64 {
+            let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let mut random = |below: u64| {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                state % below
+            };
+            let effects = Effects::new();
+            let (mut readers, mut expected) = (Vec::new(), 0);
+            for _ in 0..random(40) {
+                match random(9) {
+                    0 => readers.push(effects.cut(LIMITS, Keeping::Newest).0),
+                    1 if !readers.is_empty() => {
+                        let reader = readers.swap_remove(random(readers.len() as u64) as usize);
+                        effects.leave(reader);
+                    }
+                    2 => effects.overrun(),
+                    3 => {
+                        effects.expect(LIMITS);
+                        expected += 1;
+                    }
+                    4 if expected > 0 => {
+                        effects.expect_less();
+                        expected -= 1;
+                    }
+                    5 => readers.push(effects.begin_relay(LIMITS, random(5000), None)),
+                    6 => drop(effects.relay_on()),
+                    7 => drop(effects.end_relay()),
+                    _ => (0..random(3000)).for_each(|_| {
+                        tell(&effects);
+                        effects.relay(PING, None);
+                    }),
+                }
+                assert!(!(effects.is_on() && effects.is_relaying()), "seed {seed}");
+                assert!(effects.is_on() || !effects.is_cut(), "seed {seed}");
+            }
+            readers.into_iter().for_each(|reader| drop(effects.leave(reader)));
+            (0..expected).for_each(|_| effects.expect_less());
+            let is_over = !effects.is_on() && !effects.is_relaying();
+            assert!(is_over && effects.held() == 0, "seed {seed}");
         }
     }
 
