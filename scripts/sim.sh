@@ -11,8 +11,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 seeds=${1:-500}
 few=$(((seeds + 9) / 10))
 kinds=${3:-}
-all="sharded memcached warm-up routes clusters replicated replicas fleet"
-mutes="mutes memcached+mutes routes+mutes clusters+mutes replicated+mutes"
+all="sharded memcached warm-up routes clusters replicated slots replicas fleet"
+mutes="mutes memcached+mutes routes+mutes clusters+mutes replicated+mutes slots+mutes"
 failed=0
 run() {
   local kind=$1 count=$2 options=() words=() word

@@ -204,10 +204,15 @@ pub(crate) fn sentinel_pools(
 /// Longest wait for a sentinel. After that another one is asked.
 const SENTINEL_TIMEOUT_MAX: Duration = Duration::from_secs(1);
 
-fn discovery(section: &Section, seeds: &[Server], report: &mut Report<'_>) -> Discovery {
+/// Reads how a pool finds its servers. A pool that lists all of its servers sets `nodes_max` itself.
+pub(crate) fn discovery(section: &Section, seeds: &[Server], report: &mut Report<'_>) -> Discovery {
+    let nodes_max = match section.of_its_table("nodes_max") {
+        Some(Value::Number(number)) => u16::try_from(*number).unwrap_or(u16::MAX),
+        _ => 0,
+    };
     Discovery {
         seeds: seeds.iter().map(|server| server.endpoint.clone()).collect(),
-        nodes_max: section.number_u32("nodes_max") as u16,
+        nodes_max,
         refresh: section.duration("refresh").unwrap_or(Duration::MAX),
         redirections_max: section.number_u32("redirections_max") as u8,
         retry_percent: crate::hedge::share(section, "retry_budget"),
@@ -263,7 +268,7 @@ pub(crate) fn read_from_of_listener(
     };
     if let Some(why) = refusal {
         let what = format!("read_from in [[listener]]: {why}");
-        let hint = "remove it, or name a pool of kind \"cluster\" or \"replicated\"";
+        let hint = "remove it, or name a pool of kind \"cluster\", \"replicated\" or \"slots\"";
         report.consequence(section.place("read_from"), Problem::new(what, hint));
     }
     Some(from)

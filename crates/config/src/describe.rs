@@ -338,7 +338,7 @@ pub fn kind_text(kind: &PoolKindConfig) -> String {
             format!("cluster over {}", counted(pool.discovery.seeds.len(), "known server"))
         }
         PoolKindConfig::Replicated(pool, _) => match &pool.source {
-            PrimarySource::Servers => {
+            PrimarySource::Servers | PrimarySource::Groups(_) => {
                 let seeds = counted(pool.discovery.seeds.len(), "known server");
                 format!("replicated over {seeds}")
             }
@@ -347,6 +347,10 @@ pub fn kind_text(kind: &PoolKindConfig) -> String {
                 format!("replicated over {names} that sentinels know")
             }
         },
+        PoolKindConfig::Slots(pool, _) => {
+            let slots = pool.map.space().count();
+            format!("{slots} slots over {}", counted(pool.groups.len(), "group"))
+        }
         PoolKindConfig::Sentinels(set, _) => counted(set.servers.len(), "sentinel"),
         PoolKindConfig::Routed(routed) => {
             let children = counted(routed.pool.children().len(), "other pool");
@@ -369,6 +373,7 @@ fn pool(pool: &PoolConfig, config: &Config, out: &mut Out) {
         PoolKindConfig::Memcached(pool, config) => servers::memcached(pool, config, out),
         PoolKindConfig::Cluster(pool, config) => servers::cluster(pool, config, out),
         PoolKindConfig::Replicated(pool, config) => servers::replicated(pool, config, pools, out),
+        PoolKindConfig::Slots(pool, config) => servers::slots(pool, config, out),
         PoolKindConfig::Sentinels(..) => {}
         PoolKindConfig::Routed(config) => routes::routed(config, pools, out),
     }
@@ -513,8 +518,15 @@ mod tests {
                 upgrade_bytes: (2 * 192 + 256 + 2 * 64 + 256) << 20,
                 tracking_bytes: 2 * 5000 * 256,
                 script_bytes: 2 * (64 << 20),
-                links: 2 * (4 * 2 + 2) + 2 + 1 + 2 * (15 * 2) + 2 * (20 + 4) + 2 * 2 + 4 * (3 + 1),
-                link_bytes: 151 * (4 << 20),
+                links: 2 * (4 * 2 + 2)
+                    + 2
+                    + 1
+                    + 2 * (15 * 2)
+                    + 2 * (20 + 4)
+                    + 2 * 2
+                    + 2 * 4
+                    + 4 * (3 + 1),
+                link_bytes: 159 * (4 << 20),
                 session_bytes: 6 * (64 << 10) + (64 << 10),
                 transaction_bytes: 3 << 20,
                 route_bytes: (80 + 4 * 64) << 20,

@@ -3,7 +3,7 @@
 use crate::schema::{self, Key, Table};
 
 /// The kinds of pools that lead to no others.
-pub(crate) const KIND_EXAMPLE: &str = "kind = \"store\", \"sharded\", \"cluster\", \"replicated\" or \
+pub(crate) const KIND_EXAMPLE: &str = "kind = \"store\", \"sharded\", \"cluster\", \"replicated\", \"slots\" or \
      \"memcached\"; or, of one that leads to other pools, as docs/config.md says";
 
 /// Returns an example of a key that is missing in a table.
@@ -13,6 +13,10 @@ pub(crate) fn example_within(key: &Key, table: &Table) -> &'static str {
         "servers" if std::ptr::eq(table, &schema::CLUSTER) => {
             "servers = [\"127.0.0.1:7001\", \"127.0.0.1:7002\"]"
         }
+        "servers" if std::ptr::eq(table, &schema::SLOT_GROUP) => {
+            "servers = [\"127.0.0.1:7001\", \"127.0.0.1:7002\"]"
+        }
+        "slots" if std::ptr::eq(table, &schema::SLOT_GROUP) => "slots = \"0-511\"",
         _ if key.is_pools() => example("pools"),
         name => example(name),
     }
@@ -27,7 +31,11 @@ pub(crate) fn example(name: &str) -> &'static str {
         "servers" => "servers = [\"127.0.0.1:7001:1 alpha\", \"127.0.0.1:7002:1 beta\"]",
         "listener" => "[[listener]] with bind and pool",
         "pools" => {
-            "[pool.NAME] with kind = \"store\", \"sharded\", \"cluster\", \"replicated\" or \"memcached\""
+            "[pool.NAME] with kind = \"store\", \"sharded\", \"cluster\", \"replicated\", \"slots\" or \"memcached\""
+        }
+        "slots" => "slots = 1024 or slots = 16384",
+        "groups" => {
+            "groups = [{ name = \"a\", servers = [\"127.0.0.1:7001\"], slots = \"0-1023\" }]"
         }
         "prefix" => "prefix = \"session:\"",
         "children" => "children = [\"NAME\", \"NAME\"] and a table [pool.NAME] for each",

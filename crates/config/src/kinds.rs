@@ -17,11 +17,12 @@ pub(crate) enum ServedBy {
 }
 
 /// The word of each kind, and what serves its pools.
-pub(crate) const KINDS: [(&str, ServedBy); 12] = [
+pub(crate) const KINDS: [(&str, ServedBy); 13] = [
     ("store", ServedBy::Store),
     ("sharded", ServedBy::Redis),
     ("cluster", ServedBy::Discovered),
     ("replicated", ServedBy::Discovered),
+    ("slots", ServedBy::Discovered),
     ("memcached", ServedBy::Memcached),
     ("prefix", ServedBy::Pools),
     ("failover", ServedBy::Pools),

@@ -49,6 +49,7 @@ mod section;
 mod server_config;
 mod servers;
 mod shm;
+mod slots;
 mod store;
 mod strangers;
 mod syntax;

@@ -203,8 +203,7 @@ pub(crate) fn refuse_own_listeners(
         }
     }
     for pool in sharded {
-        let Some(Value::Servers(servers)) = pool.value("servers") else { continue };
-        for (at, server) in servers {
+        for (at, server) in pool.listed_servers() {
             let Some(own) = own.reached(&server.endpoint) else { continue };
             let what = format!(
                 "servers in {}: {} is Keyway itself, which listens there by line {}: requests \

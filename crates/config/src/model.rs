@@ -7,7 +7,7 @@ use keyway_bus::{NodeId, Url};
 use keyway_tls::{ClientSettings, ClientTls, PeerSettings, ServerSettings, ServerTls};
 use keyway_topology::{
     ClusterPool, Endpoint, Epoch, MemcachedPool, Password, Pool, PoolKind, PrimarySource, ReadFrom,
-    ReplicatedPool, RoutedPool, ServerSet, Topology,
+    ReplicatedPool, RoutedPool, ServerSet, SlotsPool, Topology,
 };
 use keyway_users::{User, Users};
 use std::path::PathBuf;
@@ -140,6 +140,11 @@ impl Config {
                     let mut pool = pool.clone();
                     pool.discovery.reads.is_nearest_for_some = self.reads_nearest(index);
                     PoolKind::Replicated(pool)
+                }
+                PoolKindConfig::Slots(pool, _) => {
+                    let mut pool = pool.clone();
+                    pool.discovery.reads.is_nearest_for_some = self.reads_nearest(index);
+                    PoolKind::Slots(pool)
                 }
                 PoolKindConfig::Sentinels(set, _) => PoolKind::Sentinels(set.clone()),
                 PoolKindConfig::Routed(routed) => PoolKind::Routed(routed.pool.clone()),
@@ -410,6 +415,8 @@ pub enum PoolKindConfig {
     Cluster(ClusterPool, ServersConfig),
     /// Kind `"replicated"`.
     Replicated(ReplicatedPool, ServersConfig),
+    /// Kind `"slots"`.
+    Slots(SlotsPool, ServersConfig),
     /// The sentinels of a pool of kind `"replicated"`.
     Sentinels(ServerSet, ServersConfig),
     /// A kind that leads to other pools.
@@ -427,6 +434,7 @@ impl PoolKindConfig {
             PoolKindConfig::Memcached(pool, config) => Some((&pool.servers, config)),
             PoolKindConfig::Cluster(pool, config) => Some((&pool.servers, config)),
             PoolKindConfig::Replicated(pool, config) => Some((&pool.servers, config)),
+            PoolKindConfig::Slots(pool, config) => Some((&pool.servers, config)),
             PoolKindConfig::Store(_) | PoolKindConfig::Routed(_) => None,
         }
     }
@@ -443,12 +451,13 @@ impl PoolKindConfig {
                 from.and_then(|name| position(name)).into_iter().collect()
             }
             PoolKindConfig::Replicated(pool, _) => match &pool.source {
-                PrimarySource::Servers => Vec::new(),
+                PrimarySource::Servers | PrimarySource::Groups(_) => Vec::new(),
                 PrimarySource::Sentinels { pool, .. } => position(pool).into_iter().collect(),
             },
             PoolKindConfig::Store(_)
             | PoolKindConfig::Sharded(..)
             | PoolKindConfig::Cluster(..)
+            | PoolKindConfig::Slots(..)
             | PoolKindConfig::Sentinels(..) => Vec::new(),
         }
     }
@@ -462,6 +471,7 @@ impl PoolKindConfig {
             PoolKindConfig::Memcached(pool, config) => Some((&mut pool.servers, config)),
             PoolKindConfig::Cluster(pool, config) => Some((&mut pool.servers, config)),
             PoolKindConfig::Replicated(pool, config) => Some((&mut pool.servers, config)),
+            PoolKindConfig::Slots(pool, config) => Some((&mut pool.servers, config)),
             PoolKindConfig::Store(_) | PoolKindConfig::Routed(_) => None,
         }
     }

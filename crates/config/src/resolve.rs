@@ -11,7 +11,7 @@ use crate::section::{NamedPool, Section, Value};
 use crate::server_config::{server, server_defaults};
 use crate::servers::{ejection, memcached, placed, server_options, servers, slow_log};
 use crate::store::{STORE_PLACEHOLDER, store};
-use crate::{cluster, routes, warnings};
+use crate::{cluster, routes, slots, warnings};
 use keyway_base::Limits;
 use keyway_topology::ServerSet;
 use std::time::Duration;
@@ -140,6 +140,15 @@ fn pool_kind(
             let mut replicated = cluster::replicated(&pool.name, section, &seeds, report);
             replicated.servers.options = options;
             PoolKindConfig::Replicated(replicated, config)
+        }
+        Some(("slots", section)) => {
+            let mut pool = slots::resolve(section, report);
+            let servers = slots::all_servers(&pool);
+            let (mut options, config) =
+                server_options(section, &servers, limits, read_file, report);
+            slow_log(section, &mut options);
+            pool.servers.options = options;
+            PoolKindConfig::Slots(pool, config)
         }
         Some((kind, section)) if kinds::leads_to_pools(kind) => {
             PoolKindConfig::Routed(RoutedConfig {

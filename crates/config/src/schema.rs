@@ -21,7 +21,7 @@ mod tls;
 mod user;
 
 pub(crate) use circuit::{CIRCUIT, OUTLIERS};
-pub(crate) use cluster::{CLUSTER, REPLICATED};
+pub(crate) use cluster::{CLUSTER, REPLICATED, SLOT_GROUP, SLOTS};
 pub(crate) use control::{CONTROL, CONTROL_COORDINATOR, CONTROL_TLS};
 pub(crate) use failover::GROUP_FAILOVER;
 pub(crate) use key::{Key, Table};
@@ -70,7 +70,7 @@ pub(crate) static ROOT: Table = Table {
 };
 
 /// Every table with keys of its own, in the order of the documentation.
-pub(crate) static TABLES: [&Table; 37] = [
+pub(crate) static TABLES: [&Table; 39] = [
     &SERVER,
     &WORKERS,
     &LOG,
@@ -93,6 +93,8 @@ pub(crate) static TABLES: [&Table; 37] = [
     &SHARDED,
     &CLUSTER,
     &REPLICATED,
+    &SLOTS,
+    &SLOT_GROUP,
     &MEMCACHED,
     &EJECTION,
     &CIRCUIT,
@@ -111,11 +113,12 @@ pub(crate) static TABLES: [&Table; 37] = [
 ];
 
 /// The kinds of pools, each with its table.
-pub(crate) static POOLS: [(&str, &Table); 12] = [
+pub(crate) static POOLS: [(&str, &Table); 13] = [
     ("store", &STORE),
     ("sharded", &SHARDED),
     ("cluster", &CLUSTER),
     ("replicated", &REPLICATED),
+    ("slots", &SLOTS),
     ("memcached", &MEMCACHED),
     ("prefix", &PREFIX),
     ("failover", &FAILOVER),

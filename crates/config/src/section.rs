@@ -143,6 +143,17 @@ impl Section {
         self.table.key(name).and_then(|_| self.value(name))
     }
 
+    /// Returns the servers that a pool lists in its own table or in those of its groups, each with its
+    /// place.
+    pub(crate) fn listed_servers(&self) -> Vec<&(usize, Server)> {
+        let tables = std::iter::once(self).chain(self.list_of("groups"));
+        let lists = tables.filter_map(|table| match table.of_its_table("servers") {
+            Some(Value::Servers(servers)) => Some(servers),
+            _ => None,
+        });
+        lists.flatten().collect()
+    }
+
     /// Returns the tables of a list that only some tables have.
     pub(crate) fn list_of(&self, name: &str) -> &[Section] {
         if self.table.key(name).is_some() { self.sections(name) } else { &[] }

@@ -110,7 +110,7 @@ fn read_from(
         let what = format!(
             "read_from in [[user]]: its pool is of kind \"{kind}\" and has no replicas to read"
         );
-        let hint = "remove it, or name a pool of kind \"cluster\" or \"replicated\"";
+        let hint = "remove it, or name a pool of kind \"cluster\", \"replicated\" or \"slots\"";
         report.consequence(section.place("read_from"), Problem::new(what, hint));
     }
     Some(from)

@@ -17,7 +17,9 @@ pub(crate) fn warn(pools: &[NamedPool], listeners: &[Section], report: &mut Repo
         }
     }
     for pool in pools {
-        let Some((kind @ ("cluster" | "replicated"), section)) = &pool.section else { continue };
+        let Some((kind @ ("cluster" | "replicated" | "slots"), section)) = &pool.section else {
+            continue;
+        };
         let listeners = by_pool.get(pool.name.as_str()).map_or(&[][..], |all| all.as_slice());
         warn_of_reads(section, listeners, report);
         warn_of_zones(kind, section, listeners, report);

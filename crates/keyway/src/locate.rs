@@ -7,7 +7,8 @@
 use anyhow::{Context, Result, bail};
 use keyway_config::{Config, PoolConfig, PoolKindConfig};
 use keyway_topology::{
-    Distribution, Endpoint, PrimarySource, Ring, RoutedPool, Server, ServerSet, ShadowBy, key_slot,
+    Distribution, Endpoint, PrimarySource, Ring, RoutedPool, Server, ServerSet, ShadowBy,
+    SlotsPool, key_slot,
 };
 use serde_json::json;
 use std::fmt::Write as _;
@@ -81,6 +82,8 @@ enum Kind<'a> {
     Primaries(&'a ServerSet, &'a [String], Ring),
     /// Servers of which one is the primary.
     OnePrimary(&'a [Endpoint]),
+    /// Groups of servers that share slots.
+    Groups(&'a SlotsPool),
     Routed(&'a RoutedPool),
 }
 
@@ -95,6 +98,8 @@ enum Place<'a> {
     OnePrimary,
     /// The server of this slot; the cluster tells which it is.
     Slot(u16),
+    /// The primary of the group that has this slot; its servers tell which it is.
+    Group(u16, &'a str),
     /// There is none: the pool leads the key to no other pool.
     Nowhere,
 }
@@ -149,6 +154,10 @@ impl<'a> Pools<'a> {
                 Kind::Slots(seeds) => format!(
                     "slots move between servers; {} CLUSTER SLOTS tells who has which",
                     ask(seeds.first()?)
+                ),
+                Kind::Groups(pool) => format!(
+                    "the primary of a group changes; {} INFO replication at its servers tells which it is",
+                    ask(pool.groups.first()?.servers.first()?)
                 ),
                 Kind::Primaries(_, names, _) => format!(
                     "primaries change; SENTINEL GET-MASTER-ADDR-BY-NAME {} at a sentinel tells who it is",
@@ -265,11 +274,14 @@ impl<'a> Places<'a> {
             PoolKindConfig::Memcached(pool, _) => Kind::over(&pool.servers),
             PoolKindConfig::Cluster(pool, _) => Kind::Slots(&pool.discovery.seeds),
             PoolKindConfig::Replicated(pool, _) => match &pool.source {
-                PrimarySource::Servers => Kind::OnePrimary(&pool.discovery.seeds),
+                PrimarySource::Servers | PrimarySource::Groups(_) => {
+                    Kind::OnePrimary(&pool.discovery.seeds)
+                }
                 PrimarySource::Sentinels { primaries, .. } => {
                     Kind::Primaries(&pool.servers, primaries, pool.ring_of_primaries())
                 }
             },
+            PoolKindConfig::Slots(pool, _) => Kind::Groups(pool),
             PoolKindConfig::Routed(routed) => Kind::Routed(&routed.pool),
         };
         Places { pool: &pool.name, kind }
@@ -282,6 +294,11 @@ impl<'a> Places<'a> {
             Kind::Slots(_) => Place::Slot(key_slot(key)),
             Kind::Random => Place::Any,
             Kind::OnePrimary(_) => Place::OnePrimary,
+            Kind::Groups(pool) => {
+                let slot = pool.map.space().slot_of(key);
+                let group = pool.map.group_of(slot).and_then(|at| pool.groups.get(usize::from(at)));
+                group.map_or(Place::Slot(slot), |group| Place::Group(slot, &group.name))
+            }
             Kind::Primaries(pool, names, ring) => match ring.pick(pool.hash_key(key), 0) {
                 Some(index) => Place::Primary(&names[usize::from(index)]),
                 None => Place::Any,
@@ -356,6 +373,7 @@ fn columns(line: &mut String, pool: &str, key: &[u8], found: &Found<'_>) {
         Place::Primary(name) => write!(line, "the primary {name}"),
         Place::OnePrimary => write!(line, "the primary"),
         Place::Slot(slot) => write!(line, "the server of slot {slot}"),
+        Place::Group(slot, name) => write!(line, "the primary of group {name}, slot {slot}"),
         Place::Server(server) => {
             name = server.name.as_deref();
             write!(line, "{}", server.endpoint)
@@ -371,7 +389,8 @@ fn columns(line: &mut String, pool: &str, key: &[u8], found: &Found<'_>) {
 }
 
 /// Returns `pool`, `key` (`key_hex` if it is not UTF-8) and the destination. The destination is
-/// `server`, with its `address` and, if it has one, `name`; `slot` of a cluster; `primary`, with
+/// `server`, with its `address` and, if it has one, `name`; `slot` of a cluster, and where groups
+/// share slots the name of its `group`; `primary`, with
 /// its name if sentinels know it by one; `store`; `any`; or `none`. `way` has the pools on the way
 /// through a pool that leads to others.
 fn object(pool: &str, key: &[u8], found: &Found<'_>) -> serde_json::Value {
@@ -399,6 +418,11 @@ fn object(pool: &str, key: &[u8], found: &Found<'_>) -> serde_json::Value {
         Place::Slot(slot) => {
             object["place"] = json!("slot");
             object["slot"] = json!(slot);
+        }
+        Place::Group(slot, name) => {
+            object["place"] = json!("slot");
+            object["slot"] = json!(slot);
+            object["group"] = json!(name);
         }
         Place::Server(server) => {
             object["place"] = json!("server");

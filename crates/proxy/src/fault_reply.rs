@@ -4,6 +4,7 @@ use keyway_base::{BackendFault, Fault, LimitFault, ReplyBound, Sent};
 use keyway_command::Request;
 use keyway_resp::reply;
 use keyway_users::{Denied, Place};
+use std::fmt;
 
 /// Appends the error reply for `fault`. `backend` describes what failed (its name, address and what
 /// is known of the cause), or the pool if no backend is involved.
@@ -110,9 +111,15 @@ fn what(fault: BackendFault) -> &'static str {
     }
 }
 
-/// Appends the error for a request whose keys are on `servers` servers.
+/// Appends the error for a request whose keys are on several servers or have several slots. `spread`
+/// says so, as in "live on 2 servers".
 #[cold]
-pub fn write_crossslot(command: &str, servers: usize, hash_tag: Option<&str>, out: &mut Vec<u8>) {
+pub fn write_crossslot(
+    command: &str,
+    spread: impl fmt::Display,
+    hash_tag: Option<&str>,
+    out: &mut Vec<u8>,
+) {
     let advice = match hash_tag {
         Some(tag) => {
             let mut marks = tag.chars();
@@ -124,8 +131,5 @@ pub fn write_crossslot(command: &str, servers: usize, hash_tag: Option<&str>, ou
             .to_owned(),
     };
     let command = command.to_ascii_uppercase();
-    reply::error(
-        out,
-        &format!("CROSSSLOT keys of this {command} live on {servers} servers; {advice}"),
-    );
+    reply::error(out, &format!("CROSSSLOT keys of this {command} {spread}; {advice}"));
 }

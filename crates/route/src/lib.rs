@@ -12,6 +12,7 @@ pub use scan_parts::{ScanParts, Walk};
 
 use keyway_command::{Across, Handling, Join, KeysFault, Request, Split};
 use keyway_topology::{Ring, ServerSet};
+use std::fmt;
 
 /// What must be done with a request to a sharded pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,15 +38,30 @@ pub enum Route {
     Local,
     /// Refuse it with an error that ends in this reason.
     Refused(&'static str),
-    /// Its keys are on several servers and it cannot be split.
-    CrossSlot {
-        /// Number of servers.
-        servers: usize,
-    },
+    /// Its keys are on several servers, or have several slots, and it cannot be split.
+    CrossSlot(Spread),
     /// Its arguments do not say which keys it has.
     KeysUnknown(KeysFault),
     /// No server of the pool is in use.
     Unrouted,
+}
+
+/// The number of servers or slots of the keys of one request, 2 or more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spread {
+    /// Servers, where keys have no slots.
+    Servers(usize),
+    /// Slots.
+    Slots(usize),
+}
+
+impl fmt::Display for Spread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Spread::Servers(count) => write!(f, "live on {count} servers"),
+            Spread::Slots(count) => write!(f, "have {count} slots"),
+        }
+    }
 }
 
 /// Why [`route_whole`] refuses a request without keys.
@@ -124,13 +140,16 @@ pub fn route_whole(
     let mut first = None;
     for &index in keys.iter() {
         let Some(key) = request.args.get(index as usize) else { continue };
-        let Some(server) = place(pool, ring, key, random) else { return Route::Unrouted };
-        if *first.get_or_insert(server) != server {
-            return Route::CrossSlot { servers: count_servers(request, pool, ring, random, keys) };
+        let hash = pool.hash_key(key);
+        let Some(server) = ring.pick(hash, random) else { return Route::Unrouted };
+        // Keys that share a server today may have two tomorrow, if their slots are not the same.
+        let home = ring.slot_of(hash).unwrap_or(server);
+        if first.get_or_insert((server, home)).1 != home {
+            return Route::CrossSlot(spread(request, pool, ring, random, keys));
         }
     }
     match first {
-        Some(server) => Route::One(server),
+        Some((server, _)) => Route::One(server),
         None => Route::Refused(NO_KEY),
     }
 }
@@ -142,23 +161,24 @@ fn route_by(request: &Request, key: u8, pool: &ServerSet, ring: &Ring, random: u
     place(pool, ring, key, random).map_or(Route::Unrouted, Route::One)
 }
 
-/// Returns the number of servers that have the keys. It is used only for the error text.
+/// Returns how many servers have the keys, or how many slots they have. It is used only for the
+/// error text.
 #[cold]
-fn count_servers(
-    request: &Request,
-    pool: &ServerSet,
-    ring: &Ring,
-    random: u32,
-    keys: &[u32],
-) -> usize {
-    let mut servers: Vec<u16> = keys
-        .iter()
-        .filter_map(|&index| request.args.get(index as usize))
-        .filter_map(|key| place(pool, ring, key, random))
-        .collect();
-    servers.sort_unstable();
-    servers.dedup();
-    servers.len()
+fn spread(request: &Request, pool: &ServerSet, ring: &Ring, random: u32, keys: &[u32]) -> Spread {
+    let keys = keys.iter().filter_map(|&index| request.args.get(index as usize));
+    let hashes: Vec<u32> = keys.map(|key| pool.hash_key(key)).collect();
+    let count = |mut homes: Vec<u16>| {
+        homes.sort_unstable();
+        homes.dedup();
+        homes.len()
+    };
+    match hashes.iter().map(|&hash| ring.slot_of(hash)).collect() {
+        Some(slots) => Spread::Slots(count(slots)),
+        None => {
+            let servers = hashes.iter().filter_map(|&hash| ring.pick(hash, random));
+            Spread::Servers(count(servers.collect()))
+        }
+    }
 }
 
 #[cfg(test)]
@@ -166,7 +186,8 @@ mod tests {
     use super::*;
     use keyway_base::ByteRange;
     use keyway_command::Args;
-    use keyway_topology::{HashTag, Server};
+    use keyway_topology::{HashTag, Server, SlotMap, SlotSpace};
+    use std::sync::Arc;
 
     fn routed(line: &str, tag: Option<HashTag>, live: impl Fn(usize) -> bool) -> Route {
         let servers = ["a:1", "b:1", "c:1"].map(|text| Server::parse(text).unwrap());
@@ -187,11 +208,36 @@ mod tests {
     fn keys_on_one_server_are_routed_and_on_several_refused() {
         assert!(matches!(routed("get k", None, |_| true), Route::One(_)));
         let many = "sinter k1 k2 k3 k4 k5 k6 k7 k8 k9 k10 k11 k12";
-        assert!(matches!(routed(many, None, |_| true), Route::CrossSlot { servers: 2..=3 }));
+        assert!(matches!(routed(many, None, |_| true), Route::CrossSlot(Spread::Servers(2..=3))));
         let tagged = "sinter {t}1 {t}2 {t}3 {t}4 {t}5";
         let one = routed(tagged, Some(HashTag::BRACES), |_| true);
         assert_eq!(one, routed("get t", Some(HashTag::BRACES), |_| true));
         assert_eq!(routed("sinter k k", None, |_| true), routed("get k", None, |_| true));
+    }
+
+    #[test]
+    fn keys_of_one_server_with_two_slots_are_refused_where_slots_may_move() {
+        let mut map = SlotMap::new(SlotSpace::Codis);
+        map.give(0, 1023, 0).unwrap();
+        let mut pool = ServerSet::new(vec![Server::parse("a:1").unwrap(); 2]);
+        (pool.hash, pool.hash_tag) = (map.space().hash(), Some(map.space().hash_tag()));
+        let ring = Ring::of_groups(Arc::new(map), [1].into());
+        let route = |line: &str| {
+            let mut ranges = Vec::new();
+            let mut start = 0;
+            for word in line.split(' ') {
+                ranges.push(ByteRange::new(start, start + word.len()));
+                start += word.len() + 1;
+            }
+            let request = Request::resolve(Args::new(line.as_bytes(), &ranges)).unwrap();
+            route(&request, &pool, &ring, 0, &mut Vec::new())
+        };
+        assert_eq!(route("get foo"), Route::One(1));
+        assert_eq!(route("sinter {t}1 {t}2"), Route::One(1));
+        assert_eq!(route("sinter x{}1 y{}2"), Route::One(1), "an empty tag is one");
+        assert_eq!(route("sinter a b a"), Route::CrossSlot(Spread::Slots(2)));
+        assert_eq!(route("blpop a b 0"), Route::CrossSlot(Spread::Slots(2)));
+        assert!(matches!(route("mget a b"), Route::Split(_)));
     }
 
     #[test]
@@ -202,7 +248,7 @@ mod tests {
         assert_eq!(routed("xread streams k 0", None, |_| true), Route::One(server));
         assert!(matches!(
             routed("blpop k1 k2 k3 k4 k5 k6 k7 k8 k9 k10 k11 k12 0", None, |_| true),
-            Route::CrossSlot { .. }
+            Route::CrossSlot(_)
         ));
     }
 

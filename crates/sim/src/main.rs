@@ -9,8 +9,8 @@ use std::process::ExitCode;
 
 const USAGE: &str =
     "usage: keyway-sim [--seeds COUNT] [--from SEED] [--story] [--memcached] [--warm-up] [--routes]
-                  [--clusters] [--replicated] [--replicas] [--fleet] [--mutes] [--io epoll|ring] [--reloads yes|no]
-                  [--bounds yes|no]
+                  [--clusters] [--replicated] [--slots] [--replicas] [--fleet] [--mutes] [--io epoll|ring]
+                  [--reloads yes|no] [--bounds yes|no]
   --seeds COUNT  how many seeds to run (500)
   --from SEED    the first of them (0)
   --story        tell what happened before a violation; slow
@@ -19,6 +19,7 @@ const USAGE: &str =
   --routes       pools of memcached behind one that leads to them
   --clusters     a cluster
   --replicated   primaries with replicas, and sentinels
+  --slots        groups of servers that share slots
   --replicas     stores that replicate to each other; other options do not matter
   --fleet        control nodes, members and a coordinator; other options do not matter
   --mutes        most clients do not read what they ask for; with one of the kinds above, or alone
@@ -67,6 +68,7 @@ fn main() -> ExitCode {
             "--routes" => (options.memcached, options.routes) = (true, true),
             "--clusters" => options.clusters = true,
             "--replicated" => options.replicated = true,
+            "--slots" => (options.replicated, options.slots) = (true, true),
             "--replicas" => replicas = true,
             "--fleet" => fleet = true,
             "--mutes" => options.mutes = true,

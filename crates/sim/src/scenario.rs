@@ -42,6 +42,8 @@ pub struct Options {
     pub clusters: bool,
     /// True if the pool has primaries with replicas.
     pub replicated: bool,
+    /// True if, in addition, groups of listed servers share slots.
+    pub slots: bool,
     /// True if most clients do not read what they ask for.
     pub mutes: bool,
     /// The number of the readiness event that is never reported.
@@ -66,7 +68,8 @@ impl Options {
             (self.routes, " --routes"),
             (self.memcached && !self.warm_up && !self.routes, " --memcached"),
             (self.clusters, " --clusters"),
-            (self.replicated, " --replicated"),
+            (self.replicated && !self.slots, " --replicated"),
+            (self.slots, " --slots"),
             (self.mutes, " --mutes"),
         ];
         words.iter().filter(|(is_so, _)| *is_so).map(|(_, word)| *word).collect()

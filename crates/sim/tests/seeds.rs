@@ -165,6 +165,25 @@ fn seeds_of_primaries_with_replicas_that_broke_a_law_once_do_so_no_more() {
     }
 }
 
+/// Number of seeds of groups that share slots.
+const SLOTS_SEEDS: u64 = 120;
+
+/// The laws are those of primaries with replicas, for one to four groups without sentinels. Besides,
+/// keys of several slots are refused, and keys of one slot are not, whichever group has them.
+#[test]
+fn no_seed_of_groups_that_share_slots_breaks_a_law() {
+    let options = Options { replicated: true, slots: true, ..Options::default() };
+    let summary = run_many_of(0, SLOTS_SEEDS, &options);
+    println!("{summary}");
+    for violation in &summary.violations {
+        println!("{violation} --slots");
+    }
+    assert_eq!(summary.violation_count, 0);
+    let total = &summary.total;
+    assert!(total.refused > 10 * SLOTS_SEEDS && total.excused > 10 * SLOTS_SEEDS);
+    assert!(total.commits > 10 * SLOTS_SEEDS && total.replies > 500 * SLOTS_SEEDS);
+}
+
 /// Number of seeds of pools that lead to others.
 const ROUTED_SEEDS: u64 = 120;
 

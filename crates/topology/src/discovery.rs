@@ -1,6 +1,8 @@
 use std::time::Duration;
 
-use crate::{Endpoint, Hash, HashTag, ReadPolicy, Ring, Server, ServerSet, SlotOwners};
+use crate::{
+    Endpoint, Hash, HashTag, ReadPolicy, Ring, Server, ServerGroup, ServerSet, SlotOwners,
+};
 
 /// Settings of a pool that finds its servers while it serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,6 +83,8 @@ pub enum PrimarySource {
         /// Names of the primaries that keys are placed on, as Sentinel calls them.
         primaries: Vec<String>,
     },
+    /// `INFO replication` of every server of these groups. Each has one primary.
+    Groups(Vec<ServerGroup>),
 }
 
 impl PrimarySource {
@@ -89,6 +93,9 @@ impl PrimarySource {
         match self {
             PrimarySource::Servers => vec!["primary".to_owned()],
             PrimarySource::Sentinels { primaries, .. } => primaries.clone(),
+            PrimarySource::Groups(groups) => {
+                groups.iter().map(|group| group.name.clone()).collect()
+            }
         }
     }
 }
@@ -136,7 +143,7 @@ impl Discovery {
 
     /// Returns a position for each server that may be found. A [`ClusterMap`](crate::ClusterMap)
     /// tells which of them are taken.
-    fn positions(&self) -> ServerSet {
+    pub(crate) fn positions(&self) -> ServerSet {
         // Seeds that have other names than the servers take no room from them. There are two
         // positions at least, because a pool of one server hashes no keys.
         let count = (usize::from(self.nodes_max) + self.seeds.len()).max(2);

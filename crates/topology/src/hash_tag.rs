@@ -5,23 +5,27 @@ use std::fmt;
 ///
 /// The rule is twemproxy's: the tag lies between the first opening character and the first closing
 /// one after it. If there is no such pair, or nothing between, the whole key counts. (Redis Cluster
-/// has the same rule for `{}`.) Both characters may be the same.
+/// has the same rule for `{}`.) Both characters may be the same. Codis takes an empty pair for a tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HashTag {
     /// The byte before the tag.
     pub open: u8,
     /// The byte after the tag.
     pub close: u8,
+    /// True if nothing between the two is a tag as well. Keys with such a pair go together.
+    pub may_be_empty: bool,
 }
 
 impl HashTag {
     /// `{}`.
-    pub const BRACES: HashTag = HashTag { open: b'{', close: b'}' };
+    pub const BRACES: HashTag = HashTag { open: b'{', close: b'}', may_be_empty: false };
+    /// `{}` by Codis's rule.
+    pub const CODIS: HashTag = HashTag { may_be_empty: true, ..HashTag::BRACES };
 
     /// Reads the two characters; `None` when `text` is not exactly two bytes.
     pub fn parse(text: &str) -> Option<HashTag> {
         match *text.as_bytes() {
-            [open, close] => Some(HashTag { open, close }),
+            [open, close] => Some(HashTag { open, close, may_be_empty: false }),
             _ => None,
         }
     }
@@ -35,12 +39,12 @@ impl HashTag {
         }
     }
 
-    /// Returns the tag behind the opening character at `open`, if it is closed and not empty.
+    /// Returns the tag behind the opening character at `open`, if it is closed and may be as long as it is.
     #[inline(never)]
     fn enclosed(self, key: &[u8], open: usize) -> Option<&[u8]> {
         let rest = &key[open + 1..];
         let close = rest.iter().position(|&byte| byte == self.close)?;
-        (close > 0).then(|| &rest[..close])
+        (close > 0 || self.may_be_empty).then(|| &rest[..close])
     }
 }
 
@@ -96,6 +100,13 @@ mod tests {
             ("plain", "plain"),
         ] {
             assert_eq!(HashTag::BRACES.of(key.as_bytes()), hashed.as_bytes(), "{key}");
+        }
+    }
+
+    #[test]
+    fn codis_takes_an_empty_pair_for_a_tag() {
+        for (key, hashed) in [("a{}b{c}", ""), ("{}", ""), ("a{b", "a{b"), ("a{b}c", "b")] {
+            assert_eq!(HashTag::CODIS.of(key.as_bytes()), hashed.as_bytes(), "{key}");
         }
     }
 

@@ -33,6 +33,7 @@ mod sentinel;
 mod server;
 mod server_id;
 mod server_set;
+mod slots;
 mod strangers;
 mod topology;
 mod view_error;
@@ -72,5 +73,6 @@ pub use sentinel::{
 pub use server::{Server, ServerError};
 pub use server_id::ServerId;
 pub use server_set::{Ejection, Password, Rejoin, ServerOptions, ServerSet};
+pub use slots::{ServerGroup, SlotMap, SlotRangeError, SlotSpace, SlotsPool};
 pub use topology::{Backend, BackendId, Epoch, Topology};
 pub use view_error::{NODES_MAX, VIEW_LEN_MAX, ViewError};

@@ -4,7 +4,7 @@ use keyway_memcache::Dialect;
 
 use crate::{
     Circuit, ClusterPool, Discovery, Ejection, ReadFrom, ReadPolicy, ReplicatedPool, RoutedPool,
-    Server, ServerSet,
+    Server, ServerSet, SlotsPool,
 };
 
 /// Servers of memcached that share the keys by hash.
@@ -45,6 +45,8 @@ pub enum PoolKind {
     Cluster(ClusterPool),
     /// Primaries with their replicas.
     Replicated(ReplicatedPool),
+    /// Groups of servers that share slots.
+    Slots(SlotsPool),
     /// Sentinels, which only Keyway itself asks.
     Sentinels(ServerSet),
     /// Other pools.
@@ -60,6 +62,7 @@ impl PoolKind {
             PoolKind::Memcached(_) => "memcached",
             PoolKind::Cluster(_) => "cluster",
             PoolKind::Replicated(_) => "replicated",
+            PoolKind::Slots(_) => "slots",
             PoolKind::Sentinels(_) => "sentinels",
             PoolKind::Routed(routed) => routed.kind(),
         }
@@ -73,6 +76,7 @@ impl PoolKind {
             PoolKind::Memcached(pool) => Some(&pool.servers),
             PoolKind::Cluster(pool) => Some(&pool.servers),
             PoolKind::Replicated(pool) => Some(&pool.servers),
+            PoolKind::Slots(pool) => Some(&pool.servers),
         }
     }
 
@@ -84,6 +88,7 @@ impl PoolKind {
             PoolKind::Memcached(pool) => Some(&mut pool.servers),
             PoolKind::Cluster(pool) => Some(&mut pool.servers),
             PoolKind::Replicated(pool) => Some(&mut pool.servers),
+            PoolKind::Slots(pool) => Some(&mut pool.servers),
         }
     }
 
@@ -92,6 +97,7 @@ impl PoolKind {
         match self {
             PoolKind::Cluster(pool) => Some(&pool.discovery),
             PoolKind::Replicated(pool) => Some(&pool.discovery),
+            PoolKind::Slots(pool) => Some(&pool.discovery),
             PoolKind::Store
             | PoolKind::Sharded(_)
             | PoolKind::Memcached(_)
@@ -105,6 +111,7 @@ impl PoolKind {
         match self {
             PoolKind::Cluster(pool) => Some(&mut pool.discovery),
             PoolKind::Replicated(pool) => Some(&mut pool.discovery),
+            PoolKind::Slots(pool) => Some(&mut pool.discovery),
             PoolKind::Store
             | PoolKind::Sharded(_)
             | PoolKind::Memcached(_)

@@ -6,7 +6,7 @@ mod points;
 mod rendezvous;
 
 use crate::hash::md5_digest_words;
-use crate::{Distribution, Hash, SLOT_COUNT, Server, SlotOwners};
+use crate::{Distribution, Hash, SLOT_COUNT, Server, SlotMap, SlotOwners};
 use maglev::Table;
 use pecl::Buckets;
 use points::{Point, Points};
@@ -43,6 +43,8 @@ enum Kind {
     Slots(Arc<SlotOwners>),
     /// Primaries that are discovered: the ring over their names, and the index of each.
     Primaries(Arc<Ring>, Arc<[u16]>),
+    /// Groups that share slots: the group of each slot, and the index of each group's primary.
+    Groups(Arc<SlotMap>, Arc<[u16]>),
 }
 
 impl Ring {
@@ -98,6 +100,12 @@ impl Ring {
         Ring { kind: Kind::Primaries(names, indices) }
     }
 
+    /// Creates the ring of groups that share slots. `primaries` holds the index of the primary of
+    /// each group, or [`SlotOwners::NONE`].
+    pub fn of_groups(map: Arc<SlotMap>, primaries: Arc<[u16]>) -> Ring {
+        Ring { kind: Kind::Groups(map, primaries) }
+    }
+
     /// Returns the index of the server for a key with this `hash`; `None` if no server is live.
     /// `random` is a fresh number of uniform distribution. Only [`Distribution::Random`] uses it.
     #[inline]
@@ -116,6 +124,9 @@ impl Ring {
                 Some(members[chosen as usize])
             }
             Kind::Primaries(names, indices) => pick_primary(names, indices, hash, random),
+            Kind::Groups(map, primaries) => {
+                primary_of_slot(map, primaries, map.space().slot_of_hash(hash))
+            }
             Kind::Slots(owners) => owners.of((hash as usize % SLOT_COUNT) as u16),
         }
     }
@@ -125,6 +136,26 @@ impl Ring {
     pub fn primary_of(&self, hash: u32, random: u32) -> Option<u16> {
         match &self.kind {
             Kind::Primaries(names, _) => names.pick(hash, random),
+            _ => None,
+        }
+    }
+
+    /// Returns the slot of a key with this hash, if keys of one request must share a slot. Servers
+    /// of a Redis Cluster see to that themselves.
+    #[inline]
+    pub fn slot_of(&self, hash: u32) -> Option<u16> {
+        match &self.kind {
+            Kind::Groups(map, _) => Some(map.space().slot_of_hash(hash)),
+            _ => None,
+        }
+    }
+
+    /// Returns the index of the server that has a slot now, if keys have slots and the server is
+    /// known.
+    pub fn server_of_slot(&self, slot: u16) -> Option<u16> {
+        match &self.kind {
+            Kind::Groups(map, primaries) => primary_of_slot(map, primaries, slot),
+            Kind::Slots(owners) => owners.of(slot),
             _ => None,
         }
     }
@@ -139,6 +170,13 @@ impl Ring {
 #[inline(never)]
 fn pick_primary(names: &Ring, indices: &[u16], hash: u32, random: u32) -> Option<u16> {
     let index = indices.get(usize::from(names.pick(hash, random)?)).copied();
+    index.filter(|&index| index != SlotOwners::NONE)
+}
+
+/// Returns the index of the primary of a slot's group.
+#[inline]
+fn primary_of_slot(map: &SlotMap, primaries: &[u16], slot: u16) -> Option<u16> {
+    let index = primaries.get(usize::from(map.group_of(slot)?)).copied();
     index.filter(|&index| index != SlotOwners::NONE)
 }
 

@@ -17,7 +17,7 @@ use keyway_base::Time;
 use keyway_topology::{
     Applied, ClusterMap, ClusterPool, ClusterView, ConnectedReplica, Discovery, Endpoint,
     GroupView, InfoReplication, LeftOut, OffsetHistory, PrimarySource, ReplicatedPool, Ring,
-    ServerSet, SlotQuery,
+    ServerGroup, ServerSet, SlotMap, SlotQuery, SlotsPool,
 };
 use parking_lot::{Mutex, MutexGuard};
 use redundancy::{Redundancy, ShardChange};
@@ -127,8 +127,7 @@ pub struct Cluster {
     settings: Discovery,
     source: MapSource,
     primaries: Vec<String>,
-    /// The ring over the names of the primaries, for a pool that is no cluster.
-    names: Option<Arc<Ring>>,
+    placement: Placement,
     map: Mutex<Arc<ClusterMap>>,
     /// The latest map that the log describes.
     logged: Mutex<Arc<ClusterMap>>,
@@ -175,8 +174,8 @@ pub struct Cluster {
     pub(crate) notice_unreached: Notice,
     /// The same for several primaries in a list of servers.
     pub(crate) notice_rivals: Notice,
-    /// Number of consecutive rounds with several primaries.
-    rivals: AtomicU64,
+    /// Number of consecutive rounds with several primaries, by group.
+    rivals: Box<[AtomicU64]>,
     /// The shards that have lost their replicas.
     redundancy: Mutex<Redundancy>,
     /// The primary that the control plane has decided.
@@ -196,6 +195,17 @@ pub enum MapSource {
     Primaries(PrimarySource),
 }
 
+/// The rule that gives a key its server.
+#[derive(Debug)]
+enum Placement {
+    /// The owners of slots that a Redis Cluster reports.
+    Owners,
+    /// A ring over the names of the primaries.
+    Names(Arc<Ring>),
+    /// The group of each slot.
+    Groups(Arc<SlotMap>),
+}
+
 impl MapSource {
     fn primaries(&self) -> Vec<String> {
         match self {
@@ -208,28 +218,36 @@ impl MapSource {
 impl Cluster {
     /// Creates a Redis Cluster of which only the seeds are known.
     pub fn of_slots(pool: &ClusterPool) -> Cluster {
-        Cluster::new(&pool.servers, pool.discovery.clone(), MapSource::Slots(pool.query), None)
+        let source = MapSource::Slots(pool.query);
+        Cluster::new(&pool.servers, pool.discovery.clone(), source, Placement::Owners)
     }
 
     /// Creates primaries with replicas of which only the seeds are known.
     pub fn of_primaries(pool: &ReplicatedPool) -> Cluster {
         let source = MapSource::Primaries(pool.source.clone());
-        let ring = Arc::new(pool.ring_of_primaries());
-        Cluster::new(&pool.servers, pool.discovery.clone(), source, Some(ring))
+        let names = Placement::Names(Arc::new(pool.ring_of_primaries()));
+        Cluster::new(&pool.servers, pool.discovery.clone(), source, names)
+    }
+
+    /// Creates groups of servers whose roles are not known yet.
+    pub fn of_groups(pool: &SlotsPool) -> Cluster {
+        let source = MapSource::Primaries(PrimarySource::Groups(pool.groups.clone()));
+        let placement = Placement::Groups(Arc::clone(&pool.map));
+        Cluster::new(&pool.servers, pool.discovery.clone(), source, placement)
     }
 
     fn new(
         servers: &ServerSet,
         settings: Discovery,
         source: MapSource,
-        names: Option<Arc<Ring>>,
+        placement: Placement,
     ) -> Cluster {
         let primaries = source.primaries();
         let (server_count, primary_count) = (servers.servers.len(), primaries.len());
         let map = ClusterMap::of_seeds(&settings.seeds, server_count as u16, primary_count);
         let map = Arc::new(map.of_nodes(settings.nodes_max));
         Cluster {
-            names,
+            placement,
             settings,
             source,
             primaries,
@@ -241,7 +259,7 @@ impl Cluster {
             notice: Notice::default(),
             notice_unreached: Notice::default(),
             notice_rivals: Notice::default(),
-            rivals: AtomicU64::new(0),
+            rivals: (0..primary_count).map(|_| AtomicU64::new(0)).collect(),
             next_ask: AtomicU64::new(0),
             asking_until: AtomicU64::new(0),
             reasons: AtomicU64::new(0),
@@ -329,15 +347,42 @@ impl Cluster {
     pub(crate) fn sentinels(&self) -> Option<&str> {
         match &self.source {
             MapSource::Primaries(PrimarySource::Sentinels { pool, .. }) => Some(pool),
-            MapSource::Primaries(PrimarySource::Servers) | MapSource::Slots(_) => None,
+            MapSource::Primaries(PrimarySource::Servers | PrimarySource::Groups(_))
+            | MapSource::Slots(_) => None,
+        }
+    }
+
+    /// Returns the number of the group that lists a server. Returns `None` where servers or
+    /// sentinels tell who belongs together.
+    pub(crate) fn group_of(&self, server: &Endpoint) -> Option<u16> {
+        match &self.source {
+            MapSource::Primaries(PrimarySource::Servers) => Some(0),
+            MapSource::Primaries(PrimarySource::Groups(groups)) => {
+                let lists = |group: &ServerGroup| group.servers.contains(server);
+                groups.iter().position(lists).map(|group| group as u16)
+            }
+            MapSource::Primaries(PrimarySource::Sentinels { .. }) | MapSource::Slots(_) => None,
+        }
+    }
+
+    /// Returns the group of each slot, for groups that share slots.
+    pub fn slot_map(&self) -> Option<&Arc<SlotMap>> {
+        match &self.placement {
+            Placement::Groups(map) => Some(map),
+            Placement::Owners | Placement::Names(_) => None,
         }
     }
 
     /// Returns the ring of a map.
     pub(crate) fn ring(&self, map: &ClusterMap) -> Ring {
-        match &self.names {
-            Some(names) => Ring::of_primaries(Arc::clone(names), Arc::clone(map.primaries())),
-            None => Ring::of_slots(Arc::clone(map.owners())),
+        match &self.placement {
+            Placement::Owners => Ring::of_slots(Arc::clone(map.owners())),
+            Placement::Names(names) => {
+                Ring::of_primaries(Arc::clone(names), Arc::clone(map.primaries()))
+            }
+            Placement::Groups(slots) => {
+                Ring::of_groups(Arc::clone(slots), Arc::clone(map.primaries()))
+            }
         }
     }
 
@@ -461,13 +506,14 @@ impl Cluster {
         self.update(|map| map.with_member(endpoint, now)).index_of(endpoint)
     }
 
-    /// Notes whether several servers of a list claim to be primaries. Returns whether that has
+    /// Notes whether several servers of a group claim to be its primary. Returns whether that has
     /// lasted longer than it takes to make one of them a replica.
-    pub(crate) fn note_rivals(&self, are_several: bool) -> bool {
+    pub(crate) fn note_rivals(&self, group: u16, are_several: bool) -> bool {
+        let Some(rivals) = self.rivals.get(usize::from(group)) else { return false };
         match are_several {
-            true => self.rivals.fetch_add(1, Relaxed) + 1 >= RIVAL_ROUNDS,
+            true => rivals.fetch_add(1, Relaxed) + 1 >= RIVAL_ROUNDS,
             false => {
-                self.rivals.store(0, Relaxed);
+                rivals.store(0, Relaxed);
                 false
             }
         }

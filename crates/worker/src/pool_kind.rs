@@ -28,6 +28,8 @@ pub enum PoolKind {
     Cluster(DiscoveredPlan),
     /// Primaries with their replicas.
     Replicated(DiscoveredPlan),
+    /// Groups of servers that share slots.
+    Slots(DiscoveredPlan),
     /// Sentinels, which only this process asks.
     Sentinels(Upstream),
     /// Other pools.
@@ -138,6 +140,9 @@ impl PoolKind {
                 let cluster = Cluster::of_primaries(pool);
                 PoolKind::Replicated(DiscoveredPlan::new(&pool.servers, cluster, tls))
             }
+            TopologyKind::Slots(pool) => {
+                PoolKind::Slots(DiscoveredPlan::new(&pool.servers, Cluster::of_groups(pool), tls))
+            }
             TopologyKind::Sentinels(set) => PoolKind::Sentinels(Upstream::new(set, None, tls)),
             TopologyKind::Routed(pool) => {
                 PoolKind::Routed(Box::new(RoutePlan::new(pool.clone(), pools, now)))
@@ -153,6 +158,7 @@ impl PoolKind {
             PoolKind::Memcached(_) => "memcached",
             PoolKind::Cluster(_) => "cluster",
             PoolKind::Replicated(_) => "replicated",
+            PoolKind::Slots(_) => "slots",
             PoolKind::Sentinels(_) => "sentinels",
             PoolKind::Routed(routes) => routes.pool.kind(),
         }
@@ -166,6 +172,7 @@ impl PoolKind {
             | PoolKind::Memcached(_)
             | PoolKind::Cluster(_)
             | PoolKind::Replicated(_)
+            | PoolKind::Slots(_)
             | PoolKind::Sentinels(_) => true,
             PoolKind::Routed(_) => false,
         }
@@ -179,6 +186,7 @@ impl PoolKind {
             | PoolKind::Memcached(_)
             | PoolKind::Cluster(_)
             | PoolKind::Replicated(_)
+            | PoolKind::Slots(_)
             | PoolKind::Sentinels(_)
             | PoolKind::Routed(_) => None,
         }
@@ -193,6 +201,7 @@ impl PoolKind {
             | PoolKind::Memcached(_)
             | PoolKind::Cluster(_)
             | PoolKind::Replicated(_)
+            | PoolKind::Slots(_)
             | PoolKind::Sentinels(_)
             | PoolKind::Routed(_) => None,
         }
@@ -206,6 +215,7 @@ impl PoolKind {
             | PoolKind::Memcached(MemcachedPlan { upstream, .. })
             | PoolKind::Cluster(DiscoveredPlan { upstream, .. })
             | PoolKind::Replicated(DiscoveredPlan { upstream, .. })
+            | PoolKind::Slots(DiscoveredPlan { upstream, .. })
             | PoolKind::Sentinels(upstream) => Some(upstream),
             PoolKind::Store(_) | PoolKind::Routed(_) => None,
         }
@@ -220,6 +230,7 @@ impl PoolKind {
             PoolKind::Store(_)
             | PoolKind::Cluster(_)
             | PoolKind::Replicated(_)
+            | PoolKind::Slots(_)
             | PoolKind::Routed(_) => None,
         }
     }
@@ -233,7 +244,9 @@ impl PoolKind {
     #[inline]
     pub fn cluster(&self) -> Option<&Arc<Cluster>> {
         match self {
-            PoolKind::Cluster(plan) | PoolKind::Replicated(plan) => Some(&plan.cluster),
+            PoolKind::Cluster(plan) | PoolKind::Replicated(plan) | PoolKind::Slots(plan) => {
+                Some(&plan.cluster)
+            }
             PoolKind::Store(_)
             | PoolKind::Sharded(_)
             | PoolKind::Memcached(_)
@@ -246,7 +259,9 @@ impl PoolKind {
     pub fn scripts(&self) -> Option<&Arc<ScriptCache>> {
         match self {
             PoolKind::Sharded(plan) => Some(&plan.scripts),
-            PoolKind::Cluster(plan) | PoolKind::Replicated(plan) => Some(&plan.scripts),
+            PoolKind::Cluster(plan) | PoolKind::Replicated(plan) | PoolKind::Slots(plan) => {
+                Some(&plan.scripts)
+            }
             PoolKind::Store(_)
             | PoolKind::Memcached(_)
             | PoolKind::Sentinels(_)
@@ -258,7 +273,9 @@ impl PoolKind {
     pub fn scripts_mut(&mut self) -> Option<&mut Arc<ScriptCache>> {
         match self {
             PoolKind::Sharded(plan) => Some(&mut plan.scripts),
-            PoolKind::Cluster(plan) | PoolKind::Replicated(plan) => Some(&mut plan.scripts),
+            PoolKind::Cluster(plan) | PoolKind::Replicated(plan) | PoolKind::Slots(plan) => {
+                Some(&mut plan.scripts)
+            }
             PoolKind::Store(_)
             | PoolKind::Memcached(_)
             | PoolKind::Sentinels(_)
@@ -274,6 +291,7 @@ impl PoolKind {
             | PoolKind::Sharded(_)
             | PoolKind::Cluster(_)
             | PoolKind::Replicated(_)
+            | PoolKind::Slots(_)
             | PoolKind::Sentinels(_)
             | PoolKind::Routed(_) => false,
         }
@@ -293,6 +311,7 @@ impl PoolKind {
             | PoolKind::Memcached(_)
             | PoolKind::Cluster(_)
             | PoolKind::Replicated(_)
+            | PoolKind::Slots(_)
             | PoolKind::Routed(_) => false,
         }
     }
@@ -307,6 +326,7 @@ impl PoolKind {
             | PoolKind::Memcached(_)
             | PoolKind::Cluster(_)
             | PoolKind::Replicated(_)
+            | PoolKind::Slots(_)
             | PoolKind::Sentinels(_) => false,
         }
     }
@@ -319,6 +339,7 @@ impl PoolKind {
             | PoolKind::Sharded(_)
             | PoolKind::Cluster(_)
             | PoolKind::Replicated(_)
+            | PoolKind::Slots(_)
             | PoolKind::Sentinels(_)
             | PoolKind::Routed(_) => None,
         }

@@ -12,9 +12,10 @@ use std::sync::atomic::Ordering::Relaxed;
 pub struct ServerStatus {
     /// `primary`, `replica`, or `none` while it has no keys.
     pub role: &'static str,
-    /// The primary that it copies. With Sentinel, the name of its primary.
+    /// The primary that it copies. With Sentinel, the name of its primary. In a pool of groups, the
+    /// name of its group.
     pub of: Option<String>,
-    /// Number of its slots, in a cluster.
+    /// Number of its slots, where keys have slots.
     pub slots: Option<u16>,
     /// Its availability zone.
     pub zone: Option<String>,
@@ -33,11 +34,20 @@ impl Cluster {
         Some(ServerStatus {
             role,
             of: self.primary_of(&map, node, role),
-            slots: self.has_slots().then(|| map.owned_by(server)),
+            slots: self.slots_of(&map, server),
             zone: node.zone.as_deref().map(str::to_owned),
             lag_millis: self.lag_millis(server).filter(|_| role == REPLICA),
             tenure: node.tenure,
         })
+    }
+
+    /// Returns the number of slots of the server at an index, if keys have slots.
+    fn slots_of(&self, map: &ClusterMap, server: usize) -> Option<u16> {
+        let Some(slots) = self.slot_map() else {
+            return self.has_slots().then(|| map.owned_by(server));
+        };
+        let group = map.node(server).filter(|_| map.is_serving(server)).and_then(|it| it.group);
+        Some(group.map_or(0, |group| slots.count_of(group)))
     }
 
     /// Returns what its cluster or the sentinels report about a failed server at an index, or about
@@ -72,13 +82,14 @@ impl Cluster {
     /// Returns its totals, and its servers. Servers for which `is_down` is true cannot be reached.
     pub fn figures(&self, is_down: impl Fn(usize) -> bool) -> ClusterFigures {
         let map = self.map();
-        let has_slots = self.has_slots();
         let is_reachable = |server: &usize| {
             let is_sound = |node: &KnownNode| node.health != NodeHealth::Failed;
             map.is_serving(*server) && map.node(*server).is_some_and(is_sound) && !is_down(*server)
         };
         let reachable = || (0..map.index_count()).filter(is_reachable);
-        let slots = || reachable().map(|server| u64::from(map.owned_by(server))).sum();
+        let has_slots = self.has_slots() || self.slot_map().is_some();
+        let slots = |server| self.slots_of(&map, server).map_or(0, u64::from);
+        let reachable_slots = has_slots.then(|| reachable().map(slots).sum());
         let name = |server| Some(map.node(server)?.endpoint.to_string());
         let totals = &self.totals;
         ClusterFigures {
@@ -100,8 +111,11 @@ impl Cluster {
             unanswered: totals.unanswered.load(Relaxed),
             stale: totals.stale.load(Relaxed),
             notices: totals.notices.load(Relaxed),
-            slots: has_slots.then(|| map.owners().owned_count() as u64),
-            reachable_slots: has_slots.then(slots),
+            slots: match self.slot_map() {
+                Some(slots) => Some(u64::from(slots.given_count())),
+                None => self.has_slots().then(|| map.owners().owned_count() as u64),
+            },
+            reachable_slots,
             reachable_primaries: reachable().count() as u64,
             unreplicated_shards: self.unreplicated_count(),
         }
@@ -114,7 +128,7 @@ impl Cluster {
     }
 
     fn primary_of(&self, map: &ClusterMap, node: &KnownNode, role: &str) -> Option<String> {
-        if self.sentinels().is_some() {
+        if self.sentinels().is_some() || self.slot_map().is_some() {
             return self.primaries().get(usize::from(node.group?)).cloned();
         }
         match node.role {

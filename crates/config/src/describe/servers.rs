@@ -6,13 +6,14 @@ use crate::cluster::{failover_text, query_name, read_from_name};
 use crate::model::{PoolConfig, ServersConfig};
 use crate::schema::{self, Table};
 use crate::secret::PASSWORD;
+use crate::slots::ranges_text;
 use crate::tls;
 use crate::toml_text::string;
 use crate::value::format_duration;
 use keyway_memcache::Dialect;
 use keyway_topology::{
     ClusterPool, Discovery, Ejection, HashTag, HedgeAfter, HedgePolicy, MemcachedPool,
-    PrimarySource, Rejoin, ReplicatedPool, ServerOptions, ServerSet,
+    PrimarySource, Rejoin, ReplicatedPool, ServerOptions, ServerSet, SlotsPool,
 };
 
 pub(super) fn sharded(set: &ServerSet, config: &ServersConfig, out: &mut Out) {
@@ -73,7 +74,7 @@ pub(super) fn replicated(
     let (table, options) = (&schema::REPLICATED, &pool.servers.options);
     out.entry(table, "kind", &string("replicated"));
     match &pool.source {
-        PrimarySource::Servers => {
+        PrimarySource::Servers | PrimarySource::Groups(_) => {
             servers(table, pool.discovery.seeds.iter().map(ToString::to_string), out);
         }
         PrimarySource::Sentinels { pool, primaries } => {
@@ -85,6 +86,26 @@ pub(super) fn replicated(
     if let Some(failover) = &pool.failover {
         out.entry(table, "failover", &failover_text(failover));
     }
+    connections(options, table, out);
+    secret(table, PASSWORD, &options.password, &config.password_from, out);
+    out.entry(table, "allow_flush", &options.allow_flush.to_string());
+    slow_log(table, (options.slower_than, options.slow_log_len_max), out);
+    bounds((options, config), table, out);
+}
+
+pub(super) fn slots(pool: &SlotsPool, config: &ServersConfig, out: &mut Out) {
+    let (table, options) = (&schema::SLOTS, &pool.servers.options);
+    out.entry(table, "kind", &string("slots"));
+    out.entry(table, "slots", &pool.map.space().count().to_string());
+    let groups = (0..).zip(&pool.groups).map(|(number, group)| {
+        let servers: Vec<String> =
+            group.servers.iter().map(|server| string(&server.to_string())).collect();
+        let (name, slots) = (string(&group.name), string(&ranges_text(&pool.map, number)));
+        let servers = servers.join(", ");
+        format!("  {{ name = {name}, servers = [{servers}], slots = {slots} }},\n")
+    });
+    out.entry(table, "groups", &format!("[\n{}]", groups.collect::<String>()));
+    found_out(&pool.discovery, table, false, out);
     connections(options, table, out);
     secret(table, PASSWORD, &options.password, &config.password_from, out);
     out.entry(table, "allow_flush", &options.allow_flush.to_string());

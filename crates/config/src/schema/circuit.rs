@@ -5,7 +5,7 @@ use Kind::Count;
 
 pub(crate) static CIRCUIT: Table = Table {
     header: "circuit in [pool.NAME]",
-    doc: "`circuit = { failures_percent = 50, window = \"10s\" }` in a pool of kind `\"sharded\"`, `\"memcached\"`, `\"cluster\"` or `\"replicated\"`; an empty `{}` turns it on with the defaults. A server too many of whose requests failed is not asked for a while: requests for its keys fail at once, and reads that may go to another server do. Keys stay where they are, unlike with `ejection`. Requests fail that time out, are lost with their connection, or are answered with LOADING or MASTERDOWN. One stall opens nothing: the failures must have begun more than 200ms apart. Requests of all workers count together, and each server counts for itself: the last one of a pool is not spared.",
+    doc: "`circuit = { failures_percent = 50, window = \"10s\" }` in a pool of kind `\"sharded\"`, `\"memcached\"`, `\"cluster\"`, `\"replicated\"` or `\"slots\"`; an empty `{}` turns it on with the defaults. A server too many of whose requests failed is not asked for a while: requests for its keys fail at once, and reads that may go to another server do. Keys stay where they are, unlike with `ejection`. Requests fail that time out, are lost with their connection, or are answered with LOADING or MASTERDOWN. One stall opens nothing: the failures must have begun more than 200ms apart. Requests of all workers count together, and each server counts for itself: the last one of a pool is not spared.",
     keys: &[
         key(
             "failures_percent",
@@ -48,7 +48,7 @@ pub(crate) static CIRCUIT: Table = Table {
 
 pub(crate) static OUTLIERS: Table = Table {
     header: "outliers in [pool.NAME]",
-    doc: "`outliers = { times_slower = 5, bad_for = \"3s\" }` in a pool of kind `\"cluster\"` or `\"replicated\"` with a `read_from`; an empty `{}` turns it on with the defaults. A server that is much slower than the others with the same data, or whose requests fail, is left out of those that reads go to, and comes back when its time has passed. The last one that can be read is never left out.",
+    doc: "`outliers = { times_slower = 5, bad_for = \"3s\" }` in a pool of kind `\"cluster\"`, `\"replicated\"` or `\"slots\"` with a `read_from`; an empty `{}` turns it on with the defaults. A server that is much slower than the others with the same data, or whose requests fail, is left out of those that reads go to, and comes back when its time has passed. The last one that can be read is never left out.",
     keys: &[
         key(
             "times_slower",

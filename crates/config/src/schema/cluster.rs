@@ -154,6 +154,82 @@ pub(crate) static CLUSTER: Table = Table {
     ],
 };
 
+pub(crate) static SLOTS: Table = Table {
+    header: "[pool.NAME] of kind \"slots\"",
+    doc: "Groups of servers, each a primary with its replicas, and a number of slots that they share. The slot of a key says to which group it belongs, as in Codis and in Redis Cluster; the servers are plain ones that know nothing of it. docs/slots.md has examples.",
+    keys: &[
+        key("kind", Choice(&POOL_KINDS), Refused, "`\"slots\"`."),
+        key(
+            "slots",
+            Count { min: 1024, max: 16384 },
+            Refused,
+            "`1024`: a key's slot is Codis's, by CRC-32, and an empty `{}` is a tag. `16384`: it is Redis Cluster's, by CRC-16, and an empty `{}` is none.",
+        ),
+        key(
+            "groups",
+            Kind::List(&SLOT_GROUP),
+            Refused,
+            "The groups, each with its servers and slots. Every slot belongs to one of them.",
+        ),
+        key(
+            "refresh",
+            Kind::Duration { min: ms(100), max: hours(1) },
+            Is("\"500ms\""),
+            "How often servers are asked which of them are primaries.",
+        ),
+        as_cluster("redirections_max"),
+        as_cluster("read_from"),
+        as_cluster("pin_after_write"),
+        as_cluster("replica_lag_max"),
+        as_cluster("read_weights"),
+        as_cluster("read_from_primary"),
+        as_cluster("outliers"),
+        as_cluster("hedge_after"),
+        as_cluster("hedge_after_min"),
+        as_cluster("hedge_after_max"),
+        as_cluster("hedge_budget"),
+        as_cluster("retry_budget"),
+        as_cluster("wait_for_primary"),
+        as_sharded("timeout"),
+        as_sharded("connect_timeout"),
+        as_sharded("server_connections"),
+        as_sharded("preconnect"),
+        as_sharded("password"),
+        as_sharded("password_file"),
+        as_sharded("password_env"),
+        as_sharded("client_password"),
+        as_sharded("allow_flush"),
+        as_sharded("slowlog_log_slower_than"),
+        as_sharded("slowlog_max_len"),
+        as_sharded("circuit"),
+        as_sharded("tls"),
+        as_sharded("reconnect"),
+        as_sharded("clients_max"),
+        as_sharded("queue_len_max"),
+    ],
+};
+
+pub(crate) static SLOT_GROUP: Table = Table {
+    header: "[[pool.NAME.groups]]",
+    doc: "`groups = [{ name = \"a\", servers = [\"HOST:PORT\"], slots = \"0-511\" }]` in a pool of kind `\"slots\"`.",
+    keys: &[
+        key("name", Kind::Text, Refused, "Its name in logs and commands: 1 to 64 letters, digits, `-`, `_` and `.`."),
+        key(
+            "servers",
+            Servers,
+            Refused,
+            "A primary and its replicas, `\"HOST:PORT\"` each. Every one is asked which it is. Of several that say they are primaries the one with most replicas counts.",
+        )
+        .known_elsewhere_as(&["nodes", "hosts", "backends"]),
+        key(
+            "slots",
+            Kind::Text,
+            Refused,
+            "Its slots: ranges and single slots, `\"0-511\"` or `\"0-99, 200\"`; `\"\"`: none.",
+        ),
+    ],
+};
+
 pub(crate) static REPLICATED: Table = Table {
     header: "[pool.NAME] of kind \"replicated\"",
     doc: "A primary and its replicas, or several such primaries over which keys are spread by hash. Who is the primary is asked of Sentinel, or, of servers that are listed, of themselves.",

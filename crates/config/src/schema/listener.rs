@@ -18,7 +18,7 @@ pub(crate) static LISTENER: Table = Table {
             "protocol",
             Choice(&Choices { now: &["redis", "memcached"], later: &[] }),
             Is("\"redis\""),
-            "What clients speak: `\"redis\"`, for pools of any kind but `\"memcached\"`, or `\"memcached\"` (text, meta and binary, told apart by what they send), for `\"store\"`, `\"memcached\"`, and `\"sharded\"`, `\"cluster\"` and `\"replicated\"`, whose servers of Redis 6.2 and later keep what such clients store (docs/memcached.md); and pools that lead to `\"store\"` and `\"memcached\"` pools, or to `\"store\"` pools and such of Redis servers.",
+            "What clients speak: `\"redis\"`, for pools of any kind but `\"memcached\"`, or `\"memcached\"` (text, meta and binary, told apart by what they send), for `\"store\"`, `\"memcached\"`, and `\"sharded\"`, `\"cluster\"`, `\"replicated\"` and `\"slots\"`, whose servers of Redis 6.2 and later keep what such clients store (docs/memcached.md); and pools that lead to `\"store\"` and `\"memcached\"` pools, or to `\"store\"` pools and such of Redis servers.",
         ),
         key("pool", PoolName, Refused, "The pool that answers: `NAME` of a `[pool.NAME]`."),
         key(
@@ -116,7 +116,7 @@ pub(crate) static LISTENER: Table = Table {
             "read_from",
             Kind::ReadFrom,
             Unset("the pool's `read_from`"),
-            "Which servers answer what clients of this listener only read, in place of what its pool says, in the same words; for pools of kind `\"cluster\"` and `\"replicated\"`. So one port can read from replicas and another from primaries.",
+            "Which servers answer what clients of this listener only read, in place of what its pool says, in the same words; for pools of kind `\"cluster\"`, `\"replicated\"` and `\"slots\"`. So one port can read from replicas and another from primaries.",
         )
         .known_elsewhere_as(&["readonly"]),
         super::register::OF_LISTENER,

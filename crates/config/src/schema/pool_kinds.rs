@@ -3,4 +3,4 @@
 use super::kind::Choices;
 use crate::kinds::WORDS;
 
-pub(super) const POOL_KINDS: Choices = Choices { now: &WORDS, later: &["slots"] };
+pub(super) const POOL_KINDS: Choices = Choices { now: &WORDS, later: &[] };

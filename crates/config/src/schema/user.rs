@@ -55,7 +55,7 @@ pub(crate) static USER: Table = Table {
             "read_from",
             ReadFrom,
             Unset("the listener's `read_from`, else the pool's"),
-            "Which servers answer what this user only reads, in the words of the pool; where it is answered by a pool of kind `\"cluster\"` or `\"replicated\"`, and elsewhere without effect.",
+            "Which servers answer what this user only reads, in the words of the pool; where it is answered by a pool of kind `\"cluster\"`, `\"replicated\"` or `\"slots\"`, and elsewhere without effect.",
         ),
     ],
 };

@@ -20,6 +20,7 @@ mod replica_of;
 mod replicated;
 mod replicated_failover;
 mod sentinel_notices;
+mod slots;
 mod wait;
 #[allow(dead_code, reason = "the tests of the follower use more of it")]
 #[path = "../../../replica/tests/server/writer.rs"]

@@ -278,7 +278,8 @@ impl Client {
             keys.iter().map(|&key| ledger.home(pool, &strings[key].name)).collect();
         homes.sort_unstable();
         homes.dedup();
-        let is_static = ledger.pools[pool].as_ref().is_some_and(|known| known.is_static);
+        let is_static = ledger.pools[pool].as_ref().is_some_and(|known| known.is_static)
+            || ledger.refuses_several_slots();
         let (crossing, wrong_type) = (text.starts_with("CROSSSLOT"), text.starts_with("WRONGTYPE"));
         if !crossing && !wrong_type {
             return None;

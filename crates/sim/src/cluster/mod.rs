@@ -74,6 +74,8 @@ pub struct ClusterPlan {
     pub sentinels: usize,
     /// True if a sentinel that makes a primary a replica ends the connections of its clients.
     pub kills_clients: bool,
+    /// True if these primaries share slots, so that keys of several slots are refused.
+    pub shares_slots: bool,
 }
 
 /// For this long a slot that has moved back does not turn again, and a slot that moves back does

@@ -30,6 +30,8 @@ pub enum Refused {
 pub(super) struct ClusterBook {
     /// Number of primaries if this is no cluster, else 0.
     groups: usize,
+    /// True if these primaries share slots, so that keys of several slots are refused.
+    shares_slots: bool,
     redirections_max: usize,
     /// The address that the workers use for each of these primaries.
     followed: Vec<Option<String>>,
@@ -55,9 +57,16 @@ pub(super) struct ClusterBook {
 
 impl Ledger {
     /// Notes that the pool is a cluster.
-    pub fn know_cluster(&mut self, redirections_max: u8, settles: Nanos, groups: usize) {
+    pub fn know_cluster(
+        &mut self,
+        redirections_max: u8,
+        settles: Nanos,
+        groups: usize,
+        shares_slots: bool,
+    ) {
         self.cluster = Some(ClusterBook {
             groups,
+            shares_slots,
             followed: vec![None; groups],
             redirections_max: usize::from(redirections_max),
             disputes: vec![(0, 0); SLOTS],
@@ -81,7 +90,12 @@ impl Ledger {
     pub(super) fn cluster_home(&self, key: &[u8]) -> Option<usize> {
         let slot = usize::from(slot_of(key));
         let book = self.cluster.as_ref()?;
-        Some(if book.groups > 0 { slot % book.groups } else { slot })
+        Some(if book.groups > 0 && !book.shares_slots { slot % book.groups } else { slot })
+    }
+
+    /// Returns whether keys of several slots must be refused, whoever has the slots.
+    pub fn refuses_several_slots(&self) -> bool {
+        self.cluster.as_ref().is_some_and(|book| book.shares_slots)
     }
 
     /// Notes that two servers claim a slot from now on, or no longer do.

@@ -36,7 +36,7 @@ pub(super) fn build(
         }
     }
     let settles = events.longest_gossip() + SECOND / 20;
-    ledger.know_cluster(cluster.redirections_max, settles, events.groups);
+    ledger.know_cluster(cluster.redirections_max, settles, events.groups, events.shares_slots);
     Some(Box::new(ClusterSim::new(events, servers, network, random.fork())))
 }
 

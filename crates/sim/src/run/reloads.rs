@@ -200,7 +200,8 @@ fn changeable(scenario: &Scenario) -> Vec<usize> {
         TopologyKind::Sharded(_)
         | TopologyKind::Memcached(_)
         | TopologyKind::Cluster(_)
-        | TopologyKind::Replicated(_) => pool.ejection().is_none() && !is_bound(*at),
+        | TopologyKind::Replicated(_)
+        | TopologyKind::Slots(_) => pool.ejection().is_none() && !is_bound(*at),
         TopologyKind::Routed(_) => true,
         TopologyKind::Store | TopologyKind::Sentinels(_) => false,
     };
@@ -444,6 +445,7 @@ fn stays(at: usize, (wanted, before): (&[Pool], &[Pool]), found: &[Option<usize>
         | TopologyKind::Sharded(_)
         | TopologyKind::Cluster(_)
         | TopologyKind::Replicated(_)
+        | TopologyKind::Slots(_)
         | TopologyKind::Sentinels(_) => Vec::new(),
     };
     is_same && led_to.into_iter().all(|at| stays(at, (wanted, before), found))

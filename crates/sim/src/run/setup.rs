@@ -162,6 +162,7 @@ fn is_memcached(scenario: &Scenario, pool: u16) -> bool {
         | TopologyKind::Sharded(_)
         | TopologyKind::Cluster(_)
         | TopologyKind::Replicated(_)
+        | TopologyKind::Slots(_)
         | TopologyKind::Sentinels(_) => false,
     }
 }

@@ -20,6 +20,7 @@ fn place(scenario: &Scenario, index: usize, pool: &Pool) -> Place {
         TopologyKind::Sharded(_)
         | TopologyKind::Cluster(_)
         | TopologyKind::Replicated(_)
+        | TopologyKind::Slots(_)
         | TopologyKind::Sentinels(_) => {
             let hears = scenario.cluster.is_none();
             Tongue::Redis { is_store: false, hears, tracks: hears && scenario.knows_hello[index] }

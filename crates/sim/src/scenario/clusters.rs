@@ -89,6 +89,7 @@ pub(super) fn cluster(random: &mut Random, calm: bool, options: &Options) -> (Po
         groups: 0,
         sentinels: 0,
         kills_clients: false,
+        shares_slots: false,
         members,
     };
     (Pool { name: "pool0".to_owned(), kind }, plan)

@@ -82,6 +82,7 @@ impl Scenario {
             | PoolKind::Sharded(_)
             | PoolKind::Cluster(_)
             | PoolKind::Replicated(_)
+            | PoolKind::Slots(_)
             | PoolKind::Sentinels(_) => false,
         };
         let window = self.limits.pass_len() as u64;
@@ -154,6 +155,7 @@ impl Scenario {
             PoolKind::Sharded(_)
             | PoolKind::Cluster(_)
             | PoolKind::Replicated(_)
+            | PoolKind::Slots(_)
             | PoolKind::Sentinels(_) => false,
         };
         let mut wanted = vec![Wanted::Values, Wanted::Requests];

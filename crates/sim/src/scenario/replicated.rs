@@ -4,7 +4,10 @@
 use super::clusters::{EVENTS_LAST, members, reads, wait_for_primary};
 use super::*;
 use crate::cluster::EventKind;
-use keyway_topology::{Discovery, Endpoint, PrimarySource, ReplicatedPool, ServerOptions};
+use keyway_topology::{
+    Discovery, Endpoint, PrimarySource, ReplicatedPool, ServerGroup, ServerOptions, SlotMap,
+    SlotSpace, SlotsPool,
+};
 
 /// The beginning of a primary's name. Its number follows.
 pub const NAME: &str = "alpha";
@@ -28,9 +31,9 @@ pub(super) fn replicated(
     calm: bool,
     options: &Options,
 ) -> (Vec<Pool>, ClusterPlan) {
-    let has_sentinels = random.percent(75);
+    let has_sentinels = !options.slots && random.percent(75);
     // The slots of a cluster are divided into as many equal parts.
-    let groups = if has_sentinels { random.pick(&[1, 1, 2, 4]) } else { 1 };
+    let groups = if has_sentinels || options.slots { random.pick(&[1, 1, 2, 4]) } else { 1 };
     let copies = random.between(1, 3) as u16;
     let sentinels = if has_sentinels { random.between(1, 5) as usize } else { 0 };
     let members = members(groups, copies, 0);
@@ -58,18 +61,41 @@ pub(super) fn replicated(
         },
         false => PrimarySource::Servers,
     };
-    let mut pool = ReplicatedPool::new(source, settings);
     let asked = sentinel_pool(&drawn.options, sentinels).map(PoolKind::Sentinels);
-    let set = &mut pool.servers;
-    (set.hash, set.hash_tag, set.distribution) =
-        (Hash::Crc16, Some(HashTag::BRACES), Distribution::Modula);
-    set.options = drawn.options;
-    let pool = Pool { name: "pool0".to_owned(), kind: PoolKind::Replicated(pool) };
+    let mut kind = match options.slots {
+        true => {
+            let of_group = |number: usize| members.iter().skip(number).step_by(usize::from(groups));
+            let group = |number: usize| ServerGroup {
+                name: format!("{NAME}{number}"),
+                servers: of_group(number).filter(|it| it.is_member).map(endpoint).collect(),
+            };
+            let groups: Vec<ServerGroup> = (0..usize::from(groups)).map(group).collect();
+            PoolKind::Slots(SlotsPool::new(slot_map(groups.len()), groups, settings))
+        }
+        false => PoolKind::Replicated(ReplicatedPool::new(source, settings)),
+    };
+    if let Some(set) = kind.servers_mut() {
+        if !options.slots {
+            (set.hash, set.hash_tag, set.distribution) =
+                (Hash::Crc16, Some(HashTag::BRACES), Distribution::Modula);
+        }
+        set.options = drawn.options;
+    }
+    let pool = Pool { name: "pool0".to_owned(), kind };
     let plan = plan(random, calm, &pool, (members, groups, sentinels));
     let mut plan = ClusterPlan { aftermath: plan.aftermath + 2 * refresh, ..plan };
     plan.aftermath += asked.as_ref().map_or(0, aftermath);
     let asked = asked.map(|kind| Pool { name: SENTINELS.to_owned(), kind });
     (std::iter::once(pool).chain(asked).collect(), plan)
+}
+
+/// Gives each group the slots whose remainder is its number.
+fn slot_map(groups: usize) -> SlotMap {
+    let mut map = SlotMap::new(SlotSpace::Cluster);
+    for slot in 0..SlotSpace::Cluster.count() {
+        map.give(slot, slot, slot % groups as u16).expect("each slot is given once");
+    }
+    map
 }
 
 fn sentinel_pool(options: &ServerOptions, sentinels: usize) -> Option<ServerSet> {
@@ -123,6 +149,7 @@ fn plan(
         groups: usize::from(groups),
         sentinels,
         kills_clients: random.percent(50),
+        shares_slots: matches!(pool.kind, PoolKind::Slots(_)),
         members,
     }
 }

@@ -286,7 +286,9 @@ mod tests {
                 assert!(!(effects.is_on() && effects.is_relaying()), "seed {seed}");
                 assert!(effects.is_on() || !effects.is_cut(), "seed {seed}");
             }
-            readers.into_iter().for_each(|reader| drop(effects.leave(reader)));
+            for reader in readers {
+                effects.leave(reader);
+            }
             (0..expected).for_each(|_| effects.expect_less());
             let is_over = !effects.is_on() && !effects.is_relaying();
             assert!(is_over && effects.held() == 0, "seed {seed}");

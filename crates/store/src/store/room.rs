@@ -175,8 +175,12 @@ impl Store {
         if self.config.memory_max == 0 || self.policy() != EvictionPolicy::NoEviction {
             return true;
         }
-        let fits = || self.taken().saturating_add_unsigned(announced) <= self.bound();
-        self.free_discarded_until(fits);
+        let with = |taken: i64| taken.saturating_add_unsigned(announced) <= self.bound();
+        let fits = || with(self.taken());
+        // Without this, all of it would be freed at once for a value that does not fit anyway.
+        if with(self.taken() - self.discarded_bytes()) {
+            self.free_discarded_until(fits);
+        }
         fits()
     }
 

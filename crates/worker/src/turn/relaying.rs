@@ -9,6 +9,7 @@
 
 use super::Worker;
 use keyway_net::{Io, Recv, Send, Socket, Token};
+use keyway_proxy::Output;
 use std::collections::BTreeMap;
 
 /// Bytes that are read from one end before others have their turn.
@@ -179,8 +180,12 @@ impl<I: Io> Worker<I> {
         for (name, end) in [(name, end)].into_iter().chain(other) {
             match end.is_line {
                 true => self.io.close(end.socket),
-                // The client gets everything that was sent.
-                false => self.linger(end.socket, Token(name)),
+                // The client gets everything that the other process has sent.
+                false => {
+                    let mut tail = Output::default();
+                    tail.buf().extend_from_slice(&end.pending);
+                    self.linger_with(end.socket, Token(name), tail, end.has_ended);
+                }
             }
         }
     }

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use keyway_testkit::{
     Keyway, KeywayConfig, Pool, Signal, TempDir, keyway_binary, run_keyway, serving_process,
@@ -91,15 +91,8 @@ impl Upgrading {
     pub fn upgrade(&self) -> u32 {
         let before = self.pid();
         self.signal(before, Signal::USR2);
-        let until = Instant::now() + SOON;
-        loop {
-            let pid = self.pid();
-            if pid != before {
-                return pid;
-            }
-            assert!(Instant::now() < until, "process {before} still serves: {}", self.log());
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let what = format!("another process than {before} serves");
+        wait_for(&what, SOON, || Some(self.pid()).filter(|pid| *pid != before))
     }
 
     pub fn is_alive(&self, pid: u32) -> bool {

@@ -112,11 +112,11 @@ impl Plane {
     ) -> Step {
         let name = incoming.request.command.name.replace('|', " ");
         match route {
-            Route::CrossSlot { servers } => {
+            Route::CrossSlot(spread) => {
                 let upstream = pool.kind.upstream();
                 let tag = upstream.and_then(|it| it.servers.hash_tag).map(|tag| tag.to_string());
                 self.refuse(incoming.session, incoming.busy, |out| {
-                    write_crossslot(&name, servers, tag.as_deref(), out);
+                    write_crossslot(&name, spread, tag.as_deref(), out);
                 });
                 Step::Started
             }

@@ -75,7 +75,9 @@ impl Plane {
             PoolKind::Sharded(ShardedPlan { upstream, .. })
             | PoolKind::Memcached(MemcachedPlan { upstream, .. })
             | PoolKind::Sentinels(upstream) => (upstream, false),
-            PoolKind::Cluster(plan) | PoolKind::Replicated(plan) => (&plan.upstream, true),
+            PoolKind::Cluster(plan) | PoolKind::Replicated(plan) | PoolKind::Slots(plan) => {
+                (&plan.upstream, true)
+            }
         };
         if finds_servers && self.awaits_map(&mut incoming) {
             return Step::Wait;
@@ -105,7 +107,9 @@ impl Plane {
             PoolKind::Sharded(ShardedPlan { upstream, .. })
             | PoolKind::Memcached(MemcachedPlan { upstream, .. })
             | PoolKind::Sentinels(upstream) => (upstream, false),
-            PoolKind::Cluster(plan) | PoolKind::Replicated(plan) => (&plan.upstream, true),
+            PoolKind::Cluster(plan) | PoolKind::Replicated(plan) | PoolKind::Slots(plan) => {
+                (&plan.upstream, true)
+            }
         };
         if finds_servers && self.awaits_map(incoming) {
             return Step::Wait;

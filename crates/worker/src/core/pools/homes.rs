@@ -14,29 +14,32 @@ impl Plane {
         Some(&self.pools[usize::from(pool)].found()?.cluster)
     }
 
-    /// Returns whether the keys of a pool have slots.
+    /// Returns whether the servers of a pool are a Redis Cluster, which itself says who has which
+    /// slot.
     pub(in crate::core) fn has_slots(&self, pool: u16) -> bool {
         matches!(self.pools[usize::from(pool)].homes(), Homes::Slots(_))
     }
 
-    /// Returns the slot of a key, or `None` where keys have no slots.
+    /// Returns the slot of a key in a Redis Cluster, or `None` in other pools.
     pub(in crate::core) fn slot_of(&self, pool: u16, key: &[u8]) -> Option<u16> {
-        let Upstream { servers, .. } = self.plan.pools[usize::from(pool)].kind.upstream()?;
-        let slot = servers.hash_key(key) as usize % SLOT_COUNT;
+        let slot = self.hash_of(pool, key)? as usize % SLOT_COUNT;
         self.has_slots(pool).then_some(slot as u16)
     }
 
-    /// Returns the home of a key: its slot, or the number of the primary that it belongs to. Returns
-    /// `None` for pools whose servers are listed.
+    /// Returns the hash of a key, for pools that have servers.
+    fn hash_of(&self, pool: u16, key: &[u8]) -> Option<u32> {
+        let Upstream { servers, .. } = self.plan.pools[usize::from(pool)].kind.upstream()?;
+        Some(servers.hash_key(key))
+    }
+
+    /// Returns the home of a key: its slot or, where keys have none, the number of the primary that it
+    /// belongs to. Returns `None` for pools whose servers are listed.
     pub(in crate::core) fn moving_home_of(&self, pool: u16, key: &[u8]) -> Option<u16> {
         match self.pools[usize::from(pool)].homes() {
             Homes::Servers => None,
             Homes::Slots(_) => self.slot_of(pool, key),
-            Homes::Primaries(found) => {
-                let Upstream { servers, .. } =
-                    self.plan.pools[usize::from(pool)].kind.upstream()?;
-                found.servers.ring().primary_of(servers.hash_key(key), 0)
-            }
+            Homes::Primaries(found) => found.servers.ring().primary_of(self.hash_of(pool, key)?, 0),
+            Homes::Groups(found) => found.servers.ring().slot_of(self.hash_of(pool, key)?),
         }
     }
 
@@ -47,6 +50,7 @@ impl Plane {
             Homes::Servers => Some(home),
             Homes::Slots(found) => found.cluster.map.owners().of(home),
             Homes::Primaries(found) => found.cluster.map.primary(home),
+            Homes::Groups(found) => found.servers.ring().server_of_slot(home),
         }
     }
 
@@ -54,7 +58,7 @@ impl Plane {
     pub(in crate::core) fn is_member(&self, server: ServerId) -> bool {
         match self.pools[usize::from(server.pool)].homes() {
             Homes::Servers => true,
-            Homes::Slots(found) | Homes::Primaries(found) => {
+            Homes::Slots(found) | Homes::Primaries(found) | Homes::Groups(found) => {
                 let node = found.cluster.map.node(usize::from(server.server));
                 node.is_some_and(|node| node.absent_since.is_none())
             }

@@ -31,6 +31,7 @@ pub(in crate::core) enum PoolState {
     Sentinels(ServersState),
     Cluster(FoundState),
     Replicated(FoundState),
+    Slots(FoundState),
 }
 
 impl PoolState {
@@ -64,6 +65,7 @@ impl PoolState {
             PoolKind::Sentinels(upstream) => PoolState::Sentinels(listed(upstream, redis, links)),
             PoolKind::Cluster(plan) => PoolState::Cluster(found(plan, links)),
             PoolKind::Replicated(plan) => PoolState::Replicated(found(plan, links)),
+            PoolKind::Slots(plan) => PoolState::Slots(found(plan, links)),
         }
     }
 
@@ -74,7 +76,9 @@ impl PoolState {
             PoolState::Sharded(servers)
             | PoolState::Memcached(servers)
             | PoolState::Sentinels(servers) => Some(servers),
-            PoolState::Cluster(found) | PoolState::Replicated(found) => Some(&found.servers),
+            PoolState::Cluster(found) | PoolState::Replicated(found) | PoolState::Slots(found) => {
+                Some(&found.servers)
+            }
             PoolState::Ended | PoolState::Store | PoolState::Routed => None,
         }
     }
@@ -86,7 +90,9 @@ impl PoolState {
             PoolState::Sharded(servers)
             | PoolState::Memcached(servers)
             | PoolState::Sentinels(servers) => Some(servers),
-            PoolState::Cluster(found) | PoolState::Replicated(found) => Some(&mut found.servers),
+            PoolState::Cluster(found) | PoolState::Replicated(found) | PoolState::Slots(found) => {
+                Some(&mut found.servers)
+            }
             PoolState::Ended | PoolState::Store | PoolState::Routed => None,
         }
     }
@@ -107,7 +113,9 @@ impl PoolState {
     #[inline]
     pub(super) fn found(&self) -> Option<&FoundState> {
         match self {
-            PoolState::Cluster(found) | PoolState::Replicated(found) => Some(found),
+            PoolState::Cluster(found) | PoolState::Replicated(found) | PoolState::Slots(found) => {
+                Some(found)
+            }
             PoolState::Ended
             | PoolState::Store
             | PoolState::Routed
@@ -121,7 +129,9 @@ impl PoolState {
     #[inline]
     pub(in crate::core) fn found_mut(&mut self) -> Option<&mut FoundState> {
         match self {
-            PoolState::Cluster(found) | PoolState::Replicated(found) => Some(found),
+            PoolState::Cluster(found) | PoolState::Replicated(found) | PoolState::Slots(found) => {
+                Some(found)
+            }
             PoolState::Ended
             | PoolState::Store
             | PoolState::Routed
@@ -137,6 +147,7 @@ impl PoolState {
         match self {
             PoolState::Cluster(found) => Homes::Slots(found),
             PoolState::Replicated(found) => Homes::Primaries(found),
+            PoolState::Slots(found) => Homes::Groups(found),
             PoolState::Ended
             | PoolState::Store
             | PoolState::Routed
@@ -186,6 +197,8 @@ pub(super) enum Homes<'a> {
     Slots(&'a FoundState),
     /// Primaries, each of which may be another server later.
     Primaries(&'a FoundState),
+    /// Slots of groups, each of which may have another primary later.
+    Groups(&'a FoundState),
 }
 
 /// The connections to servers, and the ring that tells where keys are.

@@ -201,16 +201,18 @@ impl Core {
         }
         let is_asked = match shared.source() {
             MapSource::Primaries(PrimarySource::Sentinels { .. }) => self.ask_sentinels(pool),
-            MapSource::Primaries(PrimarySource::Servers) => self.ask_roles(pool),
+            MapSource::Primaries(PrimarySource::Servers | PrimarySource::Groups(_)) => {
+                self.ask_roles(pool)
+            }
             MapSource::Slots(query) => {
                 self.plane.begin_round(pool);
                 self.ask_someone(pool, *query)
             }
         };
         if !is_asked {
-            let of_servers = MapSource::Primaries(PrimarySource::Servers);
-            let state = self.plane.cluster_state(pool).filter(|_| *shared.source() == of_servers);
-            if let Some(state) = state {
+            let asks_sentinels = shared.sentinels().is_some();
+            let state = self.plane.cluster_state(pool).filter(|state| !state.has_slots());
+            if let Some(state) = state.filter(|_| !asks_sentinels) {
                 shared.note_roles(&state.map, &BTreeMap::new(), now);
             }
             self.plane.end_unanswered(pool);

@@ -284,6 +284,16 @@ impl Plane {
                 "ERR the key has no server in [pool.{name}], or no replica of it may be read now"
             ),
             (true, true) => "CLUSTERDOWN Hash slot not served".to_owned(),
+            (true, false) if state.shared.slot_map().is_some() => {
+                let groups = (0..).zip(state.shared.primaries());
+                let lacking = groups.filter(|&(group, _)| state.map.primary(group).is_none());
+                let lacking: Vec<&str> = lacking.map(|(_, name)| name.as_str()).collect();
+                let word = if lacking.len() == 1 { "group" } else { "groups" };
+                let lacking = lacking.join(", ");
+                format!(
+                    "ERR the primary of {word} {lacking} in [pool.{name}] is not known now: {why}"
+                )
+            }
             (true, false) => {
                 format!(
                     "ERR who is the primary of the key in [pool.{name}] is not known now: {why}"

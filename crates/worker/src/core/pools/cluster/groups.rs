@@ -23,6 +23,9 @@ const EARLIER_TIMES: u32 = 3;
 /// The pause before the sentinels are asked again when most of them tell of an earlier epoch.
 pub(super) const VIEW_PAUSE: Duration = Duration::from_secs(1);
 
+/// The pause before servers are asked again while a group of several has no primary.
+const LACKING_PAUSE: Duration = Duration::from_millis(250);
+
 /// The error text of a sentinel for a name that it does not watch.
 const UNWATCHED: &str = "No such master";
 
@@ -117,10 +120,18 @@ impl Core {
         }
     }
 
-    /// Returns whether the answers so far determine the primary.
+    /// Returns whether the answers so far determine every primary that servers tell of, or one that
+    /// sentinels tell of.
     pub(super) fn is_decided(&self, pool: u16) -> bool {
-        let told = self.plane.cluster.rounds.get(&pool).map(|round| &round.told);
-        told.is_some_and(|told| !told.known.is_empty() || self.elect(pool, &told.roles).is_some())
+        let Some(told) = self.plane.cluster.rounds.get(&pool).map(|round| &round.told) else {
+            return false;
+        };
+        let Some(state) = self.plane.cluster_state(pool) else { return false };
+        if state.shared.sentinels().is_some() {
+            return !told.known.is_empty();
+        }
+        let groups = state.shared.primaries().len() as u16;
+        (0..groups).all(|group| self.elect(pool, group, &told.roles).is_some())
     }
 
     /// Ends the round and acts on its answers. All servers have answered, or are not waited for any
@@ -131,24 +142,41 @@ impl Core {
         let shared = Arc::clone(&state.shared);
         let refresh = shared.settings().refresh;
         self.tell_unwatched(pool, &told);
-        if shared.sentinels().is_none() {
+        let again = if shared.sentinels().is_none() {
             shared.note_roles(&state.map, &told.roles, self.plane.clock.now);
-            self.tell_rivals(pool, &told.roles);
-            let decided = shared.decided();
-            let Some(view) = self.elect(pool, &told.roles) else {
-                self.note_no_primary(pool, &told);
-                return self.plane.note_unanswered(pool);
-            };
-            if !self.learn_elected(pool, &view, decided.as_ref()) {
-                // The next answers tell of the servers for the decision that counts now.
-                shared.ask_again();
+            let groups = shared.primaries().len() as u16;
+            let learned = (0..groups).filter(|&group| self.learn_roles(pool, group, &told)).count();
+            match usize::from(groups) - learned {
+                0 => refresh,
+                _ if learned == 0 => return self.plane.note_unanswered(pool),
+                _ => LACKING_PAUSE,
             }
         } else if told.known.is_empty() {
             return self.plane.note_unanswered(pool);
-        }
-        // The sentinels that tell of an earlier epoch may become the majority.
-        let again = if told.stale * 2 > self.sentinel_count(pool) { VIEW_PAUSE } else { refresh };
+        } else if told.stale * 2 > self.sentinel_count(pool) {
+            // The sentinels that tell of an earlier epoch may become the majority.
+            VIEW_PAUSE
+        } else {
+            refresh
+        };
         shared.note_answered(self.plane.clock.now, refresh.min(again));
+    }
+
+    /// Learns the primary of a group from the roles of its servers. Returns whether there is one.
+    fn learn_roles(&mut self, pool: u16, group: u16, told: &Told) -> bool {
+        let Some(state) = self.plane.cluster_state(pool) else { return false };
+        let shared = Arc::clone(&state.shared);
+        self.tell_rivals(pool, group, &told.roles);
+        let decided = shared.decided();
+        let Some(view) = self.elect(pool, group, &told.roles) else {
+            self.note_no_primary(pool, group, told);
+            return false;
+        };
+        if !self.learn_elected(pool, &view, decided.as_ref()) {
+            // The next answers tell of the servers for the decision that counts now.
+            shared.ask_again();
+        }
+        true
     }
 
     fn told(&mut self, pool: u16) -> Option<&mut Told> {
@@ -295,29 +323,58 @@ impl Core {
         state.shared.note_reason(why, Telling::Cause, self.plane.clock.now);
     }
 
-    /// Notes that servers told their roles, and that none of them is the primary.
-    fn note_no_primary(&self, pool: u16, told: &Told) {
+    /// Notes that servers of a group told their roles, and that none of them is the primary.
+    fn note_no_primary(&self, pool: u16, group: u16, told: &Told) {
         let Some(state) = self.plane.cluster_state(pool) else { return };
-        if !told.roles.is_empty() {
-            let count = told.roles.len();
-            let why = format!("none of the {count} that answered is a primary");
+        let count = self.of_group(pool, group, &told.roles).count();
+        if count > 0 {
+            let of = self.words_of_group(pool, group);
+            let why = format!("none of the {count} {of}that answered is a primary");
             state.shared.note_reason(why, Telling::Cause, self.plane.clock.now);
         }
     }
 
-    /// Logs servers of one list that are each a primary: the keys of all but one are out of reach.
-    fn tell_rivals(&self, pool: u16, roles: &BTreeMap<u16, InfoReplication>) {
-        let Some(state) = self.plane.cluster_state(pool) else { return };
-        let primaries: Vec<u16> = roles
+    /// Returns the words that name a group of several, with a space behind them.
+    fn words_of_group(&self, pool: u16, group: u16) -> String {
+        let state = self.plane.cluster_state(pool);
+        let names = state.map_or(&[][..], |state| state.shared.primaries());
+        match names.get(usize::from(group)) {
+            Some(name) if names.len() > 1 => format!("of group {name} "),
+            _ => String::new(),
+        }
+    }
+
+    /// Returns the servers of a group that told their roles.
+    fn of_group<'t>(
+        &self,
+        pool: u16,
+        group: u16,
+        roles: &'t BTreeMap<u16, InfoReplication>,
+    ) -> impl Iterator<Item = (u16, &'t InfoReplication)> {
+        let state = self.plane.cluster_state(pool);
+        let is_its = move |server: u16| {
+            let node = state.and_then(|state| Some((state, state.map.node(usize::from(server))?)));
+            node.is_some_and(|(state, node)| state.shared.group_of(&node.endpoint) == Some(group))
+        };
+        roles
             .iter()
+            .filter(move |(server, _)| is_its(**server))
+            .map(|(&server, role)| (server, role))
+    }
+
+    /// Logs servers of one group that are each a primary: the keys of all but one are out of reach.
+    fn tell_rivals(&self, pool: u16, group: u16, roles: &BTreeMap<u16, InfoReplication>) {
+        let Some(state) = self.plane.cluster_state(pool) else { return };
+        let primaries: Vec<u16> = self
+            .of_group(pool, group, roles)
             .filter(|(_, role)| !role.is_replica())
-            .map(|(&server, _)| server)
+            .map(|(server, _)| server)
             .collect();
-        let lasts = state.shared.note_rivals(primaries.len() > 1);
+        let lasts = state.shared.note_rivals(group, primaries.len() > 1);
         if !lasts || !state.shared.notice_rivals.is_due(self.plane.clock.now) {
             return;
         }
-        let taken = self.elect(pool, roles).map(|view| view.primary.to_string());
+        let taken = self.elect(pool, group, roles).map(|view| view.primary.to_string());
         let names: Vec<String> = primaries
             .iter()
             .map(|&server| self.plane.describe_backend(ServerId { pool, server }))
@@ -332,10 +389,15 @@ impl Core {
         );
     }
 
-    /// Returns the primary: the one that the control plane has decided, whatever servers say, or
+    /// Returns the primary of a group: the one that the control plane has decided, whatever servers say, or
     /// one of the servers that told their roles. Of several that claim to be the primary, it takes
     /// the one with most replicas, and prefers the one that was the primary before.
-    fn elect(&self, pool: u16, roles: &BTreeMap<u16, InfoReplication>) -> Option<GroupView> {
+    fn elect(
+        &self,
+        pool: u16,
+        group: u16,
+        roles: &BTreeMap<u16, InfoReplication>,
+    ) -> Option<GroupView> {
         let state = self.plane.cluster_state(pool)?;
         let (shared, map) = (&state.shared, &state.map);
         let endpoint = |server: u16| Some(map.node(usize::from(server))?.endpoint.clone());
@@ -344,17 +406,19 @@ impl Core {
             let next = decided.next.and_then(|next| map.index_of(&next)).filter(says);
             next.or_else(|| map.index_of(&decided.primary))
         });
-        let primaries = roles.iter().filter(|(_, role)| !role.is_replica());
+        let primaries = self.of_group(pool, group, roles).filter(|(_, role)| !role.is_replica());
         let online =
             |role: &InfoReplication| role.replicas.iter().filter(|it| it.is_online).count();
-        let rank = |&(&server, role): &(&u16, &InfoReplication)| {
+        let rank = |&(server, role): &(u16, &InfoReplication)| {
             (online(role), map.is_serving(usize::from(server)))
         };
-        let primary = decided.or_else(|| Some(*primaries.max_by_key(rank)?.0))?;
+        let primary = decided.or_else(|| Some(primaries.max_by_key(rank)?.0))?;
         // A replica of another server than the decided one may lack writes, or have others.
         let followed = decided.and_then(endpoint);
         let follows = |of: &Endpoint| followed.as_ref().is_none_or(|it| shared.are_same(it, of));
-        let others = map.nodes().filter(|&(server, _)| server != primary);
+        let others = map.nodes().filter(|&(server, node)| {
+            server != primary && shared.group_of(&node.endpoint) == Some(group)
+        });
         let replicas = others.map(|(server, node)| {
             let health = match roles.get(&server) {
                 Some(role) if role.is_replica() => {
@@ -368,7 +432,7 @@ impl Core {
             (node.endpoint.clone(), health)
         });
         let replicas = replicas.collect();
-        Some(GroupView { group: 0, primary: endpoint(primary)?, epoch: None, replicas })
+        Some(GroupView { group, primary: endpoint(primary)?, epoch: None, replicas })
     }
 
     #[cold]

@@ -65,7 +65,7 @@ impl Plane {
                 (upstream, None)
             }
             PoolKind::Memcached(plan) => (&plan.upstream, Some(plan)),
-            PoolKind::Cluster(plan) | PoolKind::Replicated(plan) => {
+            PoolKind::Cluster(plan) | PoolKind::Replicated(plan) | PoolKind::Slots(plan) => {
                 if self.awaits_map_for(call.client()) {
                     return Step::Wait;
                 }

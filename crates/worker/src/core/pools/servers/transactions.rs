@@ -10,7 +10,7 @@ use keyway_base::Fault;
 use keyway_command::{Across, Handling, Verb};
 use keyway_proxy::{Digest, Watch, Work};
 use keyway_resp::reply;
-use keyway_route::{NO_KEY, Route, place, route_whole};
+use keyway_route::{NO_KEY, Route, Spread, place, route_whole};
 use keyway_topology::ServerId;
 
 const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
@@ -85,10 +85,11 @@ impl Plane {
         };
         let server = match route_whole(request, pool, state.ring(), random, &mut self.keys) {
             Route::One(server) => server,
-            Route::CrossSlot { servers } => {
+            Route::CrossSlot(spread) => {
+                let one = if matches!(spread, Spread::Slots(_)) { "have" } else { "live on" };
                 return Err(format!(
-                    "CROSSSLOT keys of this {} live on {servers} servers; inside MULTI all keys \
-                     must live on one: give them a common hash tag",
+                    "CROSSSLOT keys of this {} {spread}; inside MULTI all keys must {one} one: give \
+                     them a common hash tag",
                     name.to_ascii_uppercase()
                 ));
             }
