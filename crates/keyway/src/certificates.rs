@@ -3,6 +3,7 @@
 use keyway_config::{Config, ListenerTlsConfig};
 use keyway_tls::{ClientTls, Dated, ServerTls};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Makes the remaining parts of the configuration in force use the certificates that were read with
 /// `new`. New connections use them; open ones go on. Returns the files whose certificates have
@@ -83,13 +84,17 @@ pub fn expiries(
     let pools: Vec<ClientTls> = pools.filter_map(|tls| tls.loaded.clone()).collect();
     move || {
         let of_listeners = listeners.iter().map(ServerTls::files);
-        let all = of_listeners.chain(pools.iter().map(ClientTls::files));
-        let mut by_file = BTreeMap::new();
-        for dated in all.flat_map(|files| files.to_vec()) {
-            let first: &mut i64 =
-                by_file.entry(dated.path.display().to_string()).or_insert(dated.not_after);
-            *first = dated.not_after.min(*first);
-        }
-        by_file.into_iter().collect()
+        by_file(of_listeners.chain(pools.iter().map(ClientTls::files)))
     }
+}
+
+/// Returns each of the files, and when the first of its certificates expires.
+pub fn by_file(all: impl Iterator<Item = Arc<[Dated]>>) -> Vec<(String, i64)> {
+    let mut by_file = BTreeMap::new();
+    for dated in all.flat_map(|files| files.to_vec()) {
+        let first: &mut i64 =
+            by_file.entry(dated.path.display().to_string()).or_insert(dated.not_after);
+        *first = dated.not_after.min(*first);
+    }
+    by_file.into_iter().collect()
 }

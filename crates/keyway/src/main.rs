@@ -17,6 +17,7 @@ mod ctl;
 mod directories;
 mod driver;
 mod events;
+mod expiry;
 mod facts;
 mod generate;
 mod hash_password;

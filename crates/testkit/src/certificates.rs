@@ -7,6 +7,7 @@ use rcgen::{
     RevokedCertParams, date_time_ymd,
 };
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Who issues certificates.
 pub struct Authority {
@@ -24,6 +25,8 @@ pub enum Span {
     Expired,
     /// From 2050 on.
     Future,
+    /// Until five days from now.
+    EndsSoon,
 }
 
 /// A certificate and its key, in PEM.
@@ -99,6 +102,10 @@ fn params(names: &[&str], common_name: &str, span: Span) -> CertificateParams {
         Span::Current => (date_time_ymd(2020, 1, 1), date_time_ymd(2049, 12, 31)),
         Span::Expired => (date_time_ymd(2019, 1, 1), date_time_ymd(2019, 12, 31)),
         Span::Future => (date_time_ymd(2050, 1, 1), date_time_ymd(2060, 12, 31)),
+        Span::EndsSoon => {
+            let now = std::time::SystemTime::now();
+            (date_time_ymd(2020, 1, 1), (now + Duration::from_secs(5 * 24 * 60 * 60)).into())
+        }
     };
     params
 }

@@ -21,7 +21,15 @@ pub struct HttpReply {
 /// # Panics
 /// When nobody answers or the answer is not HTTP.
 pub fn http_get(address: SocketAddr, path: &str) -> HttpReply {
-    ask(address, "GET", path)
+    ask(address, "GET", path, "")
+}
+
+/// The same with more header lines, each with its line end.
+///
+/// # Panics
+/// When nobody answers or the answer is not HTTP.
+pub fn http_get_with(address: SocketAddr, path: &str, headers: &str) -> HttpReply {
+    ask(address, "GET", path, headers)
 }
 
 /// The same with POST and no body.
@@ -29,15 +37,16 @@ pub fn http_get(address: SocketAddr, path: &str) -> HttpReply {
 /// # Panics
 /// When nobody answers or the answer is not HTTP.
 pub fn http_post(address: SocketAddr, path: &str) -> HttpReply {
-    ask(address, "POST", path)
+    ask(address, "POST", path, "")
 }
 
-fn ask(address: SocketAddr, method: &str, path: &str) -> HttpReply {
+fn ask(address: SocketAddr, method: &str, path: &str, headers: &str) -> HttpReply {
     let mut stream = TcpStream::connect(address)
         .unwrap_or_else(|error| panic!("cannot connect to {address}: {error}"));
     stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a live socket");
     let request = format!(
-        "{method} {path} HTTP/1.1\r\nHost: {address}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+        "{method} {path} HTTP/1.1\r\nHost: {address}\r\nContent-Length: 0\r\nConnection: \
+         close\r\n{headers}\r\n"
     );
     stream.write_all(request.as_bytes()).expect("a live socket");
     let mut bytes = Vec::new();

@@ -58,7 +58,7 @@ pub use client::{Client, ReplyFault, encode, encode_words};
 pub use etcd::{EtcdCluster, etcd_post, has_etcd};
 pub use flood::Flood;
 pub use gate::TcpGate;
-pub use http::{HttpReply, Metrics, http_get, http_post, scrape, serving_process};
+pub use http::{HttpReply, Metrics, http_get, http_get_with, http_post, scrape, serving_process};
 pub use keyway::{Keyway, KeywayConfig, Pool, keyway_binary, run_keyway};
 pub use linear::{Event, HISTORY_MAX, Sequential, is_linearizable};
 pub use memcached::{MemcachedClient, MemcachedServer, has_memcached, memcached_packet};

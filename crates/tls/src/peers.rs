@@ -1,4 +1,4 @@
-use crate::files::{FileFault, ReadFile, Reading, authorities, own};
+use crate::files::{Dated, FileFault, ReadFile, Reading, authorities, own};
 use crate::settings::{Identity, Setting};
 use crate::{Channel, TlsFault};
 use parking_lot::RwLock;
@@ -42,6 +42,7 @@ struct State {
     client: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
     own: CertificateDer<'static>,
+    files: Arc<[Dated]>,
 }
 
 impl fmt::Debug for PeerTls {
@@ -71,7 +72,7 @@ impl PeerTls {
         let mut reading = Reading::new(read);
         let roots = authorities(&settings.ca_file, OF_PEERS, &mut reading).map(Arc::new);
         let certified = own(&settings.identity, 0, &provider, &mut reading);
-        let Reading { faults, warnings, .. } = reading;
+        let Reading { faults, warnings, dated, .. } = reading;
         let (Some(roots), Some(certified)) = (roots, certified) else { return Err(faults) };
         let no_authority =
             || FileFault::new(Setting::CaFile, &settings.ca_file, "holds no authority", OF_PEERS);
@@ -96,7 +97,8 @@ impl PeerTls {
             .with_client_cert_resolver(ours);
         client.resumption = Resumption::disabled();
         client.enable_sni = false;
-        let state = State { client: Arc::new(client), server: Arc::new(server), own };
+        let files = Arc::from(dated);
+        let state = State { client: Arc::new(client), server: Arc::new(server), own, files };
         Ok(LoadedPeer { tls: PeerTls(Arc::new(RwLock::new(state))), warnings })
     }
 
@@ -104,6 +106,11 @@ impl PeerTls {
     pub fn replace(&self, newer: &PeerTls) {
         let state = newer.0.read().clone();
         *self.0.write() = state;
+    }
+
+    /// Returns until when the certificates in the files are valid.
+    pub fn files(&self) -> Arc<[Dated]> {
+        Arc::clone(&self.0.read().files)
     }
 
     /// Returns whether our own certificate is issued to `name`, the name of a host.

@@ -14,6 +14,7 @@ mod engine;
 mod events_file;
 mod groups;
 mod inside;
+mod own_file;
 mod pace;
 mod passing;
 mod questions;
@@ -43,12 +44,12 @@ use keyway_fleet::{
 };
 use keyway_metrics::BusMetrics;
 use keyway_tls::ClientCertificates;
+use own_file::OwnFile;
 use pace::Pace;
 use passing::Passing;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -123,8 +124,8 @@ struct Running {
     noted: Receiver<Audited>,
     events: Arc<EventLog>,
     audit: Audit,
-    /// The file of a control node, whose operators are read again on SIGHUP.
-    file: Option<(PathBuf, Access, SocketAddr)>,
+    /// The file of a control node; `None` in a process that serves.
+    file: Option<OwnFile>,
     /// The threads that wait for the outcome of an order.
     orders: BTreeMap<OrderId, Tell>,
     next_order: u64,
@@ -208,10 +209,12 @@ fn start(file: &Path, config: &ControlNodeConfig) -> Result<Running> {
     let options = AdminOptions { access: access.clone(), tls: admin_tls, ..Default::default() };
     let admin = Admin::start_with(options, &config.admin.to_string(), Arc::new(asking))
         .map_err(|error| anyhow::anyhow!("{error}"))?;
+    let engine = engine::engine(config)?;
+    let own_file = OwnFile::new(file, config, access, &engine);
     let parts = Parts {
         cluster: config.cluster.clone(),
         id: config.bus.settings.id,
-        engine: engine::engine(config)?,
+        engine,
         shown: engine::shown(config),
         lease: config.lease,
         tls: config.bus.tls.clone(),
@@ -220,7 +223,7 @@ fn start(file: &Path, config: &ControlNodeConfig) -> Result<Running> {
     let signalled = watch_signals(&driver)?;
     let mut running = Running::new(driver, parts, (desk, audit_file), signalled)?;
     (running._events_file, running._admin) = (events_file, Some(admin));
-    running.file = Some((file.to_owned(), access, config.admin));
+    running.file = Some(own_file);
     Ok(running)
 }
 
@@ -331,7 +334,9 @@ impl Running {
             // ORDER: the flags themselves are the only data
             if self.signalled.is_to_reread.swap(false, Ordering::Relaxed) {
                 self.reread_certificates();
-                self.reread_operators();
+                if let Some(file) = &self.file {
+                    file.reread();
+                }
             }
             if self.signalled.is_to_upgrade.swap(false, Ordering::Relaxed) {
                 tracing::warn!(
@@ -470,11 +475,11 @@ impl Running {
 
     /// Takes the events of this process. In a process that serves, its member has them.
     fn take_own_events(&mut self) {
-        if self.file.is_some() {
-            let node = self.id.to_string();
-            for event in crate::events::take() {
-                self.events.take(&node, event, unix_seconds());
-            }
+        let Some(file) = &mut self.file else { return };
+        let expiries = file.expiries(self.tls.as_ref(), clock(), unix_seconds());
+        let node = self.id.to_string();
+        for event in crate::events::take().into_iter().chain(expiries) {
+            self.events.take(&node, event, unix_seconds());
         }
     }
 
@@ -634,27 +639,6 @@ impl Running {
                 }
             }
             _ => {}
-        }
-    }
-
-    /// Reads the operators of the file again. Requests from now on are those of the new ones.
-    fn reread_operators(&self) {
-        let Some((file, access, admin)) = &self.file else { return };
-        match ControlNodeConfig::load(file) {
-            Ok(config) if config.admin != *admin => {
-                tracing::error!(
-                    "operators not read again: admin is another address in the file, and {admin} is \
-                     listened at until a restart"
-                );
-            }
-            Ok(config) => {
-                crate::operators::admit(access, config.admin_token.as_ref(), &config.operators);
-                tracing::info!(operators = config.operators.len(), "operators read again");
-            }
-            Err(errors) => {
-                errors.iter().for_each(|error| tracing::error!("{error}"));
-                tracing::error!("operators not read again: those of before are used");
-            }
         }
     }
 

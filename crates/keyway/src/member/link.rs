@@ -1,11 +1,12 @@
 //! The thread's loop: the bus, the machine, the file, and the orders to the main thread.
 
 use super::asked::{Answer, Desk};
-use super::expiry::Expiry;
 use super::measure::Base;
 use super::{Joining, Ordered, SharedAbout, is_passing, state_file};
 use crate::bus::{Repeats, incarnation, not_reached};
+use crate::certificates::by_file;
 use crate::control_node::{ANSWERED, NOT_ANSWERED};
+use crate::expiry::Expiry;
 use crate::reload::{Diff, Refusal, Wake};
 use anyhow::{Context, Result, bail};
 use keyway_base::Time;
@@ -56,6 +57,8 @@ pub(super) struct Link {
     latest: Option<(Stamp, Version)>,
     measured: Base,
     expiry: Expiry,
+    /// The certificates of the bus.
+    tls: Option<PeerTls>,
     id: NodeId,
     /// The report whose acknowledgement is awaited.
     report: Option<u64>,
@@ -141,8 +144,8 @@ impl Link {
         let id = settings.id;
         member.set_process(settings.incarnation);
         crate::events::want();
-        let driver = Driver::new(settings, DriverSettings { tls, ..DriverSettings::default() })
-            .context("no node of the bus")?;
+        let channels = DriverSettings { tls: tls.clone(), ..DriverSettings::default() };
+        let driver = Driver::new(settings, channels).context("no node of the bus")?;
         let desk = Desk::start(state, driver.waker())?;
         Ok(Link {
             driver,
@@ -155,6 +158,7 @@ impl Link {
             latest: None,
             measured: Base::default(),
             expiry: Expiry::default(),
+            tls,
             id,
             report: None,
             upstream: None,
@@ -229,7 +233,9 @@ impl Link {
         let mut events = crate::events::take();
         if self.expiry.is_due(now) {
             let unix_seconds = crate::serve::wall_clock().unix_micros / 1_000_000;
-            events.extend(self.expiry.look(self.about.expiries(), unix_seconds));
+            let mut files = self.about.expiries();
+            files.extend(by_file(self.tls.iter().map(PeerTls::files)));
+            events.extend(self.expiry.look(files, unix_seconds));
         }
         for event in events {
             self.member.note_event(event, now);

@@ -5,7 +5,6 @@
 //! applies documents as it applies reloads. Workers know of neither.
 
 mod asked;
-mod expiry;
 mod groups;
 mod link;
 mod measure;

@@ -91,9 +91,20 @@ fn others(fleet: &Fleet) -> Vec<CheckedLoad> {
     fleet.proxies.iter().enumerate().map(load).collect()
 }
 
-/// kill -9 of a primary, and of the leader with it if `with_leader`: another server is the primary in
-/// time, and the first one is a replica before anybody reads it.
-fn killed_primary(with_leader: bool) {
+/// The end of a primary.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// kill -9.
+    Killed,
+    /// The same, and the leader with it.
+    KilledWithTheLeader,
+    /// It hangs, and goes on later with what has come meanwhile.
+    Hangs,
+}
+
+/// The primary ends: another server is the primary in time, and the first one is a replica before
+/// anybody reads it.
+fn ended_primary(end: End) {
     let mut servers = Replicated::start(2);
     let addresses = servers.addresses();
     let mut fleet = start(&addresses, "read_from = \"prefer-replica\"\n");
@@ -108,11 +119,15 @@ fn killed_primary(with_leader: bool) {
     let loads = others(&fleet);
     loads.iter().for_each(|load| load.wait_replies(50));
     let leader = fleet.leader();
+    let with_leader = end == End::KilledWithTheLeader;
     if with_leader && let Some(mut process) = fleet.controls[leader].process.take() {
         process.kill();
     }
     let since = Instant::now();
-    servers.kill(0);
+    match end {
+        End::Hangs => servers.pause(0),
+        End::Killed | End::KilledWithTheLeader => servers.kill(0),
+    }
     wait_until("another one is the primary", SOON, || {
         group(&fleet).is_some_and(|found| {
             found["primary"] != addresses[0].to_string() && found["state"] != "failing-over"
@@ -124,14 +139,21 @@ fn killed_primary(with_leader: bool) {
             client.words("SET w v") == Value::simple("OK")
         })
     });
-    // It comes back empty, and as a primary.
-    servers.restart(0);
+    let mut client = Client::connect(fleet.proxies[0].client);
+    assert_eq!(client.words("SET later v"), Value::simple("OK"));
+    match end {
+        End::Hangs => servers.resume(0),
+        // It comes back empty, and as a primary.
+        End::Killed | End::KilledWithTheLeader => servers.restart(0),
+    }
     wait_until("the first one is a replica", SOON, || {
         let found = group(&fleet).unwrap_or_default();
         let of = found["servers"].as_array().cloned().unwrap_or_default();
         of.iter().any(|one| one["server"] == addresses[0].to_string() && one["linked"] == true)
     });
-    wait_until("it has everything", SOON, || servers.ask(0, "GET kept") == Value::bulk("v"));
+    wait_until("it has everything", SOON, || {
+        ["GET kept", "GET later"].iter().all(|get| servers.ask(0, get) == Value::bulk("v"))
+    });
     std::thread::sleep(Duration::from_secs(1));
     let failed: Vec<(Instant, Value)> = writers.into_iter().flat_map(Steady::stop).collect();
     let last = failed.iter().map(|(at, _)| at.duration_since(since)).max().unwrap_or_default();
@@ -151,13 +173,38 @@ fn killed_primary(with_leader: bool) {
 #[test]
 fn a_killed_primary_is_replaced_in_time_and_is_a_replica_before_it_is_read() {
     let _watchdog = watchdog(Duration::from_secs(120), "a killed primary");
-    killed_primary(false);
+    ended_primary(End::Killed);
 }
 
 #[test]
 fn a_primary_that_is_killed_with_the_leader_is_replaced_by_the_next_leader() {
     let _watchdog = watchdog(Duration::from_secs(120), "a primary killed with the leader");
-    killed_primary(true);
+    ended_primary(End::KilledWithTheLeader);
+}
+
+#[test]
+fn a_primary_that_hangs_is_replaced_and_is_a_replica_when_it_goes_on() {
+    let _watchdog = watchdog(Duration::from_secs(120), "a primary that hangs");
+    ended_primary(End::Hangs);
+}
+
+/// A group whose last replica is gone has a state of its own, and an event.
+#[test]
+fn a_primary_without_a_replica_is_told_of() {
+    let _watchdog = watchdog(Duration::from_secs(120), "a primary without a replica");
+    let mut servers = Replicated::start(1);
+    let fleet = start(&servers.addresses(), "");
+    servers.kill(1);
+    wait_until("it is told", SOON, || {
+        group(&fleet).is_some_and(|found| found["state"] == "no-replica")
+    });
+    let events = |words: &str| {
+        let told = fleet.controls[fleet.leader()].ctl(&["events", "--since", "1h"]).text;
+        told.lines().any(|line| line.contains("group-state") && line.contains(words))
+    };
+    wait_until("it is an event", SOON, || events("has no replica"));
+    servers.restart(1);
+    wait_healthy(&fleet);
 }
 
 /// Hands over several times under load through each proxy, without an error.

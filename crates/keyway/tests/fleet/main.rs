@@ -16,4 +16,5 @@ mod registry;
 mod rollouts;
 mod scenario;
 mod stage;
+mod storm;
 mod users;

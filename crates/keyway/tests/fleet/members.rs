@@ -1,7 +1,9 @@
 //! The members of a fleet as one process: sums, lists and changes through the node that leads.
 
 use crate::stage::{Coordinator, Fleet, KEYWAY, SOON};
-use keyway_testkit::{Client, ToolOutput, Value, http_get, run_keyway, wait_until, watchdog};
+use keyway_testkit::{
+    Client, ToolOutput, Value, http_get, http_get_with, run_keyway, wait_until, watchdog,
+};
 use serde_json::Value as Json;
 use std::time::{Duration, Instant};
 
@@ -73,6 +75,8 @@ fn control_answers_for_all_members_and_for_some() {
     assert_eq!(none.status.code(), Some(1), "{}", none.text);
     assert!(none.text.contains("nowhere"), "{}", none.text);
 
+    lists_of_all(&fleet, leader);
+    events_are_streamed(&fleet, leader);
     only_the_leader_is_answered(&fleet, leader);
     shown_by_top(&fleet, leader);
     a_member_that_hangs_is_missing(&mut fleet, leader);
@@ -99,6 +103,56 @@ fn control_answers_for_all_members_and_for_some() {
     for client in &mut clients {
         assert_eq!(client.words("GET k1"), Value::bulk("v"));
     }
+}
+
+/// Slow requests and keys of all members are in one list.
+fn lists_of_all(fleet: &Fleet, leader: usize) {
+    let server = fleet.servers[0].process();
+    for proxy in &fleet.proxies {
+        let mut client = Client::connect(proxy.client);
+        let large = "v".repeat(100_000);
+        assert_eq!(client.command(&["SET", &proxy.id, &large]), Value::simple("OK"));
+        server.pause();
+        let keys: Vec<String> = (0..20).map(|nth| format!("slow{nth}")).collect();
+        let get: Vec<&str> = ["MGET"].into_iter().chain(keys.iter().map(String::as_str)).collect();
+        let waiting = std::thread::spawn({
+            let get: Vec<String> = get.iter().map(|word| (*word).to_owned()).collect();
+            move || {
+                let words: Vec<&str> = get.iter().map(String::as_str).collect();
+                drop(client.command(&words));
+            }
+        });
+        std::thread::sleep(Duration::from_millis(50));
+        server.resume();
+        waiting.join().expect("a reply");
+    }
+    let ctl = |words: &[&str]| json(&fleet.controls[leader].ctl(words).expect_success("ctl"));
+    let slow = ctl(&["--json", "slow-log"]).to_string();
+    let hot = ctl(&["--json", "hot-keys"]).to_string();
+    for proxy in &fleet.proxies {
+        assert!(slow.contains(&proxy.id), "{}: {slow}", proxy.id);
+        assert!(hot.contains(&proxy.id), "{}: {hot}", proxy.id);
+    }
+}
+
+/// Events come as server-sent events, and a client goes on behind the last one that it has.
+fn events_are_streamed(fleet: &Fleet, leader: usize) {
+    let admin = fleet.controls[leader].admin;
+    let ask = |more: &str| {
+        let headers = format!("Accept: text/event-stream\r\n{more}");
+        http_get_with(admin, "/v1/fleet/events?since=0&wait=0", &headers)
+    };
+    let all = ask("");
+    assert!(all.headers.contains("text/event-stream"), "{}", all.headers);
+    let ids = |text: &str| -> Vec<u64> {
+        text.lines().filter_map(|line| line.strip_prefix("id: ")?.parse().ok()).collect()
+    };
+    let known = ids(&all.body);
+    assert!(known.len() > 1 && known.is_sorted(), "{}", all.body);
+    let kinds = all.body.lines().filter(|line| line.starts_with("event: "));
+    assert_eq!(kinds.count(), known.len(), "{}", all.body);
+    let rest = ask(&format!("Last-Event-ID: {}\r\n", known[0]));
+    assert_eq!(ids(&rest.body), known[1..], "{}", rest.body);
 }
 
 /// The other control node names the leader, and passes nothing on.

@@ -5,6 +5,7 @@ use keyway_testkit::{
     CheckedLoad, EtcdCluster, LoadShape, ZooKeeperEnsemble, has_etcd, has_zookeeper, wait_until,
     watchdog,
 };
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Longest time in which nobody leads after a leader was killed.
@@ -62,6 +63,78 @@ fn a_proxy_with_a_strange_certificate_is_not_let_in() {
     let load = CheckedLoad::start(fleet.proxies[2].client, LoadShape::default());
     load.wait_replies(50);
     load.stop().assert_clean();
+}
+
+/// Certificates of the bus that end soon are events, those of proxies and those of control nodes.
+#[test]
+fn certificates_of_the_bus_that_end_soon_are_told_of() {
+    let _watchdog = watchdog(Duration::from_secs(120), "certificates that end soon");
+    let mut fleet = Fleet::start_with_certificates();
+    fleet.wait_current(&[0, 1, 2], 0);
+    let leader = fleet.leader();
+    let of_control = fleet.give_ending_certificate(&format!("z1.control.0.{}", leader + 1));
+    let of_proxy = fleet.give_ending_certificate(&fleet.proxies[1].id);
+    fleet.proxies[1].stop();
+    fleet.proxies[1].start(&fleet.directory);
+    let mut process = fleet.controls[leader].process.take().expect("it runs");
+    process.terminate();
+    assert!(process.wait_exit(SOON).success(), "{}", process.log());
+    fleet.controls[leader].start(&fleet.directory);
+    let tells = |control: usize, file: &str| {
+        let told = fleet.controls[control].ctl(&["events", "--since", "1h"]).text;
+        told.lines().any(|line| line.contains("certificate-expires") && line.contains(file))
+    };
+    wait_until("the node tells of its own", SOON, || tells(leader, &of_control));
+    wait_until("the leader tells of a proxy's", SOON, || tells(fleet.leader(), &of_proxy));
+}
+
+/// The coordinator goes back to a backup: the older document is refused, and the next one counts.
+#[test]
+fn a_restored_backup_of_the_coordinator_is_refused_loudly() {
+    let _watchdog = watchdog(Duration::from_secs(120), "a backup of the coordinator");
+    let mut fleet = Fleet::start(Coordinator::Files);
+    fleet.wait_current(&[0, 1, 2], 0);
+    fleet.store(&fleet.document("5s", ""), 0);
+    fleet.wait_current(&[0, 1, 2], 1);
+    let of = |name: &str| fleet.directory.path().join(name);
+    let (files, backup) = (of("coordinator"), of("backup"));
+    copy(&files, &backup);
+    fleet.store(&fleet.document("6s", ""), 1);
+    fleet.wait_current(&[0, 1, 2], 2);
+    let loads = loads(&fleet);
+    for control in &mut fleet.controls {
+        control.process.take().expect("it runs").kill();
+    }
+    std::fs::remove_dir_all(&files).expect("the files of the coordinator");
+    copy(&backup, &files);
+    for control in &mut fleet.controls {
+        control.start(&fleet.directory);
+    }
+    wait_until("all are ahead", SOON, || {
+        (0..3).all(|nth| fleet.state(nth).as_deref() == Some("ahead"))
+    });
+    assert!(fleet.proxies[0].config().contains("timeout = \"6s\""));
+    // The document that is right is applied, and counts.
+    fleet.store(&fleet.document("7s", ""), 1);
+    wait_until("all serve by it", SOON, || {
+        (0..3).all(|nth| fleet.proxies[nth].config().contains("timeout = \"7s\""))
+    });
+    loads.iter().for_each(|load| load.wait_replies(50));
+    for load in loads {
+        load.stop().assert_clean();
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).expect("a folder");
+    for entry in std::fs::read_dir(from).expect("a folder") {
+        let entry = entry.expect("an entry");
+        let to = to.join(entry.file_name());
+        match entry.file_type().expect("a type").is_dir() {
+            true => copy(&entry.path(), &to),
+            false => drop(std::fs::copy(entry.path(), &to).expect("a copy")),
+        }
+    }
 }
 
 fn loads(fleet: &Fleet) -> Vec<CheckedLoad> {

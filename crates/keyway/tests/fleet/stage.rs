@@ -1,6 +1,6 @@
 //! The processes of a fleet.
 
-use keyway_testkit::certificates::{Authority, CertificateFiles};
+use keyway_testkit::certificates::{Authority, CertificateFiles, Span};
 use keyway_testkit::{
     EtcdCluster, Process, RedisServer, TempDir, ToolOutput, ZooKeeperEnsemble, free_address,
     http_get, run_keyway, wait_for, wait_until,
@@ -38,20 +38,39 @@ impl Coordinator {
 
     /// Kills its first process. Returns whether it has one.
     pub fn kill(&mut self) -> bool {
+        self.kill_at(0)
+    }
+
+    /// Kills the process at this position. Returns whether it has one.
+    pub fn kill_at(&mut self, at: usize) -> bool {
         match self {
             Coordinator::Files => return false,
-            Coordinator::Etcd(etcd) => etcd.kill(0),
-            Coordinator::ZooKeeper(zookeeper) => zookeeper.kill(0),
+            Coordinator::Etcd(etcd) => etcd.kill(at),
+            Coordinator::ZooKeeper(zookeeper) => zookeeper.kill(at),
         }
         true
     }
 
     /// Starts its first process again.
     pub fn restart(&mut self) {
+        self.restart_at(0);
+    }
+
+    /// Starts all processes again that were killed.
+    pub fn restart_all(&mut self) {
         match self {
             Coordinator::Files => {}
-            Coordinator::Etcd(etcd) => etcd.restart(0),
+            Coordinator::Etcd(etcd) => etcd.restart_all(),
             Coordinator::ZooKeeper(zookeeper) => zookeeper.restart(0),
+        }
+    }
+
+    /// Starts the process at this position again.
+    pub fn restart_at(&mut self, at: usize) {
+        match self {
+            Coordinator::Files => {}
+            Coordinator::Etcd(etcd) => etcd.restart(at),
+            Coordinator::ZooKeeper(zookeeper) => zookeeper.restart(at),
         }
     }
 }
@@ -171,19 +190,29 @@ impl Proxy {
 impl Fleet {
     /// Starts two control nodes and three proxies, whose bus has a token.
     pub fn start(coordinator: Coordinator) -> Fleet {
-        Fleet::start_with(coordinator, Trust::Token)
+        Fleet::start_with(coordinator, Trust::Token, (2, 3))
+    }
+
+    /// Starts so many control nodes and proxies, whose bus has a token.
+    pub fn start_many(coordinator: Coordinator, controls: usize, proxies: usize) -> Fleet {
+        Fleet::start_with(coordinator, Trust::Token, (controls, proxies))
     }
 
     /// Starts a fleet over files, whose bus has certificates.
     pub fn start_with_certificates() -> Fleet {
-        Fleet::start_with(Coordinator::Files, Trust::Certificates(Box::default()))
+        let trust = Trust::Certificates(Box::default());
+        Fleet::start_with(Coordinator::Files, trust, (2, 3))
     }
 
-    fn start_with(coordinator: Coordinator, trust: Trust) -> Fleet {
+    fn start_with(
+        coordinator: Coordinator,
+        trust: Trust,
+        (controls, proxies): (usize, usize),
+    ) -> Fleet {
         let directory = TempDir::new();
         directory.write("token", "a token for these processes\n");
         let keys = coordinator.keys(&directory);
-        let controls = (1..=2).map(|nth| {
+        let controls = (1..=controls).map(|nth| {
             let (admin, bus) = (free_address(), free_address());
             let known = trust.keys(&format!("z1.control.0.{nth}"), "token_files = [\"token\"]\n");
             let text = format!(
@@ -197,9 +226,9 @@ impl Fleet {
         });
         let controls: Vec<Control> = controls.collect();
         let servers = RedisServer::start_many(2);
-        let proxies = Vec::new();
-        let mut fleet = Fleet { controls, proxies, servers, directory, coordinator, trust };
-        for nth in 1..=3 {
+        let all = Vec::new();
+        let mut fleet = Fleet { controls, proxies: all, servers, directory, coordinator, trust };
+        for nth in 1..=proxies {
             let proxy = fleet.proxy(nth);
             fleet.proxies.push(proxy);
         }
@@ -282,6 +311,14 @@ impl Fleet {
                         .is_some_and(|fleet| fleet["revision"] == revision)
             });
         }
+    }
+
+    /// Gives a node of the bus a certificate that ends in five days. Returns the name of its file.
+    pub fn give_ending_certificate(&self, id: &str) -> String {
+        let Trust::Certificates(files) = &self.trust else { panic!("the bus has certificates") };
+        let name = format!("{id}.bus.keyway");
+        files.add(id, &files.authority.issue_for(&[&name], Span::EndsSoon));
+        files.path(&format!("{id}.pem")).display().to_string()
     }
 
     /// Gives a proxy a certificate of another authority than that of the fleet.

@@ -13,7 +13,7 @@ const EVERY: Duration = Duration::from_secs(3600);
 
 /// The certificates that were told of.
 #[derive(Default)]
-pub(super) struct Expiry {
+pub struct Expiry {
     look_at: Option<Time>,
     /// For each file, the end of its first certificate, and the number of [`DAYS`] that was told.
     told: BTreeMap<String, (i64, i64)>,
