@@ -112,26 +112,27 @@ pub(crate) fn replicated(
     let placed = crate::servers::placed(section, Vec::new(), report);
     let (hash, distribution, hash_tag) = (placed.hash, placed.distribution, placed.hash_tag);
     pool.servers = ServerSet { hash, distribution, hash_tag, ..pool.servers };
-    pool.failover = failover(section, &pool, report);
+    pool.failover = failover(section, Some(&pool.source), &pool.discovery, report);
     pool
 }
 
-/// Reads the table `failover`.
-fn failover(
+/// Reads the table `failover`. `source` tells the primary of a pool that lists no groups.
+pub(crate) fn failover(
     section: &Section,
-    pool: &ReplicatedPool,
+    source: Option<&PrimarySource>,
+    discovery: &Discovery,
     report: &mut Report<'_>,
 ) -> Option<FailoverPolicy> {
     let table = section.section("failover")?;
     let down_after = table.duration("down_after");
-    let is_often = |time| pool.discovery.refresh.saturating_mul(2) <= time;
+    let is_often = |time| discovery.refresh.saturating_mul(2) <= time;
     let is_tcp = |server: &Endpoint| matches!(server, Endpoint::Tcp { .. });
-    let wrong = if pool.source != PrimarySource::Servers {
+    let wrong = if source.is_some_and(|source| *source != PrimarySource::Servers) {
         Some((
             "sentinels fail over, and the pool follows them".to_owned(),
             "remove failover, or list servers in place of sentinels",
         ))
-    } else if !pool.discovery.seeds.iter().all(is_tcp) {
+    } else if !discovery.seeds.iter().all(is_tcp) {
         Some((
             "a server is told its primary by host and port, and one of these has none".to_owned(),
             "write every server as \"HOST:PORT\"",

@@ -1,18 +1,82 @@
-//! The servers of groups: pools with `failover`, whose primary the control plane decides.
+//! Groups of servers whose primary the control plane decides: pools of kind replicated, and the groups
+//! of pools of kind slots, with `failover`.
 
 use crate::Config;
 use crate::error::{ConfigError, Problem, Report, quoted};
-use keyway_topology::{Endpoint, Server};
+use crate::model::{PoolConfig, PoolKindConfig, TlsConfig};
+use keyway_topology::{Endpoint, FailoverPolicy, Server, ServerOptions};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
 use toml::de::{DeTable, DeValue};
 
 /// The host and port of a server, in the form that other spellings of the same address have too.
 type Place = (String, u16);
 
+/// A group of servers whose primary the control plane decides.
+#[derive(Clone, Debug)]
+pub struct ControlledGroup<'c> {
+    /// The name of its pool, or for a group of several `POOL:GROUP`.
+    pub name: String,
+    /// Its number in the pool.
+    pub number: u16,
+    /// The addresses of its servers.
+    pub servers: &'c [Endpoint],
+    /// How its primary is decided.
+    pub failover: &'c FailoverPolicy,
+    /// How often its servers are asked.
+    pub refresh: Duration,
+    /// How Keyway connects to its servers.
+    pub options: &'c ServerOptions,
+    /// The TLS settings of these connections.
+    pub tls: Option<&'c TlsConfig>,
+}
+
+impl PoolConfig {
+    /// Returns the groups of the pool whose primary the control plane decides.
+    pub fn controlled_groups(&self) -> Vec<ControlledGroup<'_>> {
+        let (lists, discovery, failover): (Vec<(String, &[Endpoint])>, _, _) = match &self.kind {
+            PoolKindConfig::Replicated(pool, _) => {
+                let list = (self.name.clone(), &pool.discovery.seeds[..]);
+                (vec![list], &pool.discovery, &pool.failover)
+            }
+            PoolKindConfig::Slots(pool, _) => {
+                let groups = pool.groups.iter();
+                let lists =
+                    groups.map(|group| (name_of(&self.name, &group.name), &group.servers[..]));
+                (lists.collect(), &pool.discovery, &pool.failover)
+            }
+            PoolKindConfig::Store(_)
+            | PoolKindConfig::Sharded(..)
+            | PoolKindConfig::Memcached(..)
+            | PoolKindConfig::Cluster(..)
+            | PoolKindConfig::Sentinels(..)
+            | PoolKindConfig::Routed(_) => return Vec::new(),
+        };
+        let (Some(failover), Some((set, config))) = (failover, self.kind.servers()) else {
+            return Vec::new();
+        };
+        let group = |(number, (name, servers))| ControlledGroup {
+            name,
+            number,
+            servers,
+            failover,
+            refresh: discovery.refresh,
+            options: &set.options,
+            tls: config.tls.as_ref(),
+        };
+        (0..).zip(lists).map(group).collect()
+    }
+}
+
+fn name_of(pool: &str, group: &str) -> String {
+    format!("{pool}:{group}")
+}
+
 /// A server that a group lists.
-struct Listed<'t> {
-    pool: &'t str,
+struct Listed {
+    /// The name of the group.
+    pool: String,
     /// The position of the server in the text.
     at: usize,
     /// The address without a weight and a name.
@@ -40,10 +104,10 @@ impl Config {
         let (old, new) = (DeTable::parse_recoverable(old).0, DeTable::parse_recoverable(new).0);
         let before = listed(old.get_ref());
         let before: BTreeSet<(&str, &Place)> =
-            before.iter().map(|one| (one.pool, &one.place)).collect();
+            before.iter().map(|one| (&*one.pool, &one.place)).collect();
         let after = listed(new.get_ref()).into_iter();
-        let found = after.filter(|one| !before.contains(&(one.pool, &one.place)));
-        found.map(|one| (one.pool.to_owned(), one.shown)).collect()
+        let found = after.filter(|one| !before.contains(&(&*one.pool, &one.place)));
+        found.map(|one| (one.pool, one.shown)).collect()
     }
 
     /// Returns the first of these pools, each with a server, that is a group of the document whose
@@ -77,7 +141,7 @@ pub(crate) fn refuse_shared_servers(text: &str, report: &mut Report<'_>) {
     }
     let document = DeTable::parse_recoverable(text).0;
     let all = listed(document.get_ref());
-    let mut first: BTreeMap<&Place, &Listed<'_>> = BTreeMap::new();
+    let mut first: BTreeMap<&Place, &Listed> = BTreeMap::new();
     for one in &all {
         let Some(other) = first.get(&one.place) else {
             first.insert(&one.place, one);
@@ -90,14 +154,14 @@ pub(crate) fn refuse_shared_servers(text: &str, report: &mut Report<'_>) {
         if one.pool != other.pool {
             let what = format!(
                 "server {same} is in two pools with failover, {} and {}",
-                quoted(other.pool),
-                quoted(one.pool)
+                quoted(&other.pool),
+                quoted(&one.pool)
             );
             let hint = "leave it in one of them: control would give it two primaries, and it \
                         would lose its data";
             report.consequence(one.at, Problem::new(what, hint));
         } else if one.shown != other.shown {
-            let what = format!("server {same} is twice in pool {}", quoted(one.pool));
+            let what = format!("server {same} is twice in pool {}", quoted(&one.pool));
             report.consequence(one.at, Problem::new(what, "list each server once"));
         }
     }
@@ -116,25 +180,42 @@ fn stores<'t>(document: &'t DeTable<'_>) -> BTreeSet<&'t str> {
 }
 
 /// Returns the servers of all groups in the order of the text. Wrong ones are left out.
-fn listed<'t>(document: &'t DeTable<'_>) -> Vec<Listed<'t>> {
+fn listed(document: &DeTable<'_>) -> Vec<Listed> {
     let pools = document.get("pool").and_then(|pools| pools.get_ref().as_table());
     let mut all = Vec::new();
     for (name, pool) in pools.into_iter().flat_map(|pools| pools.iter()) {
         let Some(pool_table) = pool.get_ref().as_table() else { continue };
         let value = |key: &str| pool_table.get(key).map(|value| value.get_ref());
-        let is_group = value("kind").and_then(DeValue::as_str) == Some("replicated")
-            && value("failover").is_some();
-        let servers = value("servers").and_then(DeValue::as_array).filter(|_| is_group);
-        for server in servers.into_iter().flat_map(|servers| servers.iter()) {
-            let parsed = server.get_ref().as_str().map(Server::parse);
-            let Some(Ok(Server { endpoint, .. })) = parsed else { continue };
-            let Some(place) = place_of(&endpoint) else { continue };
-            let (at, shown) = (server.span().start, endpoint.to_string());
-            all.push(Listed { pool: name.get_ref(), at, shown, place });
+        if value("failover").is_none() {
+            continue;
+        }
+        match value("kind").and_then(DeValue::as_str) {
+            Some("replicated") => add(name.get_ref(), value("servers"), &mut all),
+            Some("slots") => {
+                let groups = value("groups").and_then(DeValue::as_array);
+                for group in groups.into_iter().flat_map(|groups| groups.iter()) {
+                    let Some(group) = group.get_ref().as_table() else { continue };
+                    let value = |key: &str| group.get(key).map(|value| value.get_ref());
+                    let own = value("name").and_then(DeValue::as_str).unwrap_or_default();
+                    add(&name_of(name.get_ref(), own), value("servers"), &mut all);
+                }
+            }
+            _ => {}
         }
     }
     all.sort_by_key(|one| one.at);
     all
+}
+
+fn add(group: &str, servers: Option<&DeValue<'_>>, all: &mut Vec<Listed>) {
+    let servers = servers.and_then(DeValue::as_array);
+    for server in servers.into_iter().flat_map(|servers| servers.iter()) {
+        let parsed = server.get_ref().as_str().map(Server::parse);
+        let Some(Ok(Server { endpoint, .. })) = parsed else { continue };
+        let Some(place) = place_of(&endpoint) else { continue };
+        let (at, shown) = (server.span().start, endpoint.to_string());
+        all.push(Listed { pool: group.to_owned(), at, shown, place });
+    }
 }
 
 fn place_of(endpoint: &Endpoint) -> Option<Place> {
@@ -219,6 +300,31 @@ mod tests {
         assert_eq!(Config::new_group_servers("", &one).len(), 2);
         let lacks = |pool, server| Config::group_without(&one, &[(pool, server)]).is_some();
         assert!(!lacks("a", "H:1") && lacks("a", "h:3") && !lacks("b", "h:1"));
+    }
+
+    #[test]
+    fn groups_of_slots_are_groups_by_their_pool_and_name() {
+        let slots = |a: &str, b: &str| {
+            format!(
+                "[pool.p]\nkind = \"slots\"\nslots = 1024\nfailover = {{}}\ngroups = [\n{{ name = \
+                 \"a\", servers = [{a}], slots = \"0-1023\" }},\n{{ name = \"b\", servers = [{b}], \
+                 slots = \"\" }}]\n"
+            )
+        };
+        let one = slots("\"h:1\", \"h:2\"", "\"h:3\"");
+        assert_eq!(errors(&one), [""; 0]);
+        let config = Config::check_new_document("d", &one).unwrap();
+        let groups: Vec<ControlledGroup<'_>> =
+            config.pools.iter().flat_map(PoolConfig::controlled_groups).collect();
+        let told: Vec<(&str, u16, usize)> =
+            groups.iter().map(|it| (&*it.name, it.number, it.servers.len())).collect();
+        assert_eq!(told, [("p:a", 0, 2), ("p:b", 1, 1)]);
+        let more = slots("\"h:1\", \"h:2\"", "\"h:3\", \"h:4\"");
+        assert_eq!(Config::new_group_servers(&one, &more), [("p:b".to_owned(), "h:4".to_owned())]);
+        let lacks = |group, server| Config::group_without(&one, &[(group, server)]).is_some();
+        assert!(!lacks("p:a", "h:1") && lacks("p:a", "h:3") && !lacks("p:c", "h:1"));
+        let told = errors(&(one + &group("other", &["h:2"])));
+        assert!(told.iter().any(|it| it.contains("\"p:a\" and \"other\"")), "{told:?}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Pools of kind `"slots"`: groups of servers, and the slots that each of them has.
 
-use crate::cluster::discovery;
+use crate::cluster::{discovery, failover};
 use crate::error::{Problem, Report, quoted};
 use crate::section::{Section, Value};
 use keyway_topology::{
@@ -9,7 +9,7 @@ use keyway_topology::{
 use std::collections::BTreeMap;
 
 /// Longest name of a group, in bytes.
-const NAME_LEN_MAX: usize = 64;
+const NAME_LEN_MAX: usize = 31;
 
 /// Largest number of groups of a pool.
 const GROUPS_MAX: usize = 1024;
@@ -40,7 +40,9 @@ pub(crate) fn resolve(section: &Section, report: &mut Report<'_>) -> SlotsPool {
     if are_whole {
         refuse_holes(section, &map, report);
     }
-    SlotsPool::new(map, groups, discovery(section, &[], report))
+    let mut pool = SlotsPool::new(map, groups, discovery(section, &[], report));
+    pool.failover = failover(section, None, &pool.discovery, report);
+    pool
 }
 
 fn space(section: &Section, report: &mut Report<'_>) -> SlotSpace {
@@ -62,7 +64,7 @@ fn name(group: &Section, others: &[ServerGroup], report: &mut Report<'_>) -> Str
     } else if name.is_empty() || name.len() > NAME_LEN_MAX || !name.bytes().all(is_sound) {
         Some((
             format!("{} is no name for a group", quoted(&name)),
-            "write 1 to 64 letters, digits, \"-\", \"_\" and \".\"",
+            "write 1 to 31 letters, digits, \"-\", \"_\" and \".\"",
         ))
     } else if others.iter().any(|other| other.name == name) {
         Some((format!("{} is there twice", quoted(&name)), "give each group a name of its own"))

@@ -100,7 +100,8 @@ pub(crate) fn answer(
         Resource::Groups => Ok(json(&GroupList { groups: fleet.groups().map_err(mute)? })),
         Resource::FailOver => {
             let order: FailoverOrder = body(call)?;
-            call.check_pool(&order.pool)?;
+            // A group of several is called POOL:GROUP.
+            call.check_pool(order.pool.split(':').next().unwrap_or_default())?;
             fleet.fail_over(&order, call.caller).map_err(refused)?;
             Ok(json(&GroupList { groups: fleet.groups().map_err(mute)? }))
         }

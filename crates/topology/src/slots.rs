@@ -1,6 +1,8 @@
 //! A pool of kind `"slots"`: groups of servers that form no cluster, and the group of each slot.
 
-use crate::{Discovery, Endpoint, Hash, HashTag, SLOT_COUNT, ServerSet, SlotOwners};
+use crate::{
+    Discovery, Endpoint, FailoverPolicy, Hash, HashTag, SLOT_COUNT, ServerSet, SlotOwners,
+};
 use std::sync::Arc;
 
 /// The rule that gives each key a slot.
@@ -158,6 +160,8 @@ pub struct SlotsPool {
     pub groups: Vec<ServerGroup>,
     /// How the primaries are found.
     pub discovery: Discovery,
+    /// How the control plane decides the primary of each group. `None`: servers tell it.
+    pub failover: Option<FailoverPolicy>,
 }
 
 impl SlotsPool {
@@ -170,7 +174,7 @@ impl SlotsPool {
         discovery.nodes_max = servers.servers.len() as u16;
         servers.hash = map.space.hash();
         servers.hash_tag = Some(map.space.hash_tag());
-        SlotsPool { servers, map: Arc::new(map), groups, discovery }
+        SlotsPool { servers, map: Arc::new(map), groups, discovery, failover: None }
     }
 }
 

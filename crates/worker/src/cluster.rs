@@ -178,7 +178,7 @@ pub struct Cluster {
     rivals: Box<[AtomicU64]>,
     /// The shards that have lost their replicas.
     redundancy: Mutex<Redundancy>,
-    /// The primary that the control plane has decided.
+    /// The primaries that the control plane has decided.
     decision: Decision,
     /// Servers that an operator has taken out of use.
     pub(crate) holds: Holds,
@@ -433,7 +433,7 @@ impl Cluster {
     ) -> Option<ViewUpdate> {
         let map = self.map.lock();
         // A later decision changes the map after this, as that needs the same lock.
-        if self.decided().as_ref() != decided {
+        if self.decided(told.group).as_ref() != decided {
             return None;
         }
         let apply = |map: &ClusterMap| map.apply_group(told, now);

@@ -106,6 +106,9 @@ pub(super) fn slots(pool: &SlotsPool, config: &ServersConfig, out: &mut Out) {
     });
     out.entry(table, "groups", &format!("[\n{}]", groups.collect::<String>()));
     found_out(&pool.discovery, table, false, out);
+    if let Some(failover) = &pool.failover {
+        out.entry(table, "failover", &failover_text(failover));
+    }
     connections(options, table, out);
     secret(table, PASSWORD, &options.password, &config.password_from, out);
     out.entry(table, "allow_flush", &options.allow_flush.to_string());

@@ -190,6 +190,12 @@ pub(crate) static SLOTS: Table = Table {
         as_cluster("hedge_budget"),
         as_cluster("retry_budget"),
         as_cluster("wait_for_primary"),
+        key(
+            "failover",
+            Kind::Table(&GROUP_FAILOVER),
+            Unset("servers tell the primary"),
+            "Let the control plane decide which server of each group is its primary, and fail over. `keyway ctl` calls a group `POOL:GROUP`.",
+        ),
         as_sharded("timeout"),
         as_sharded("connect_timeout"),
         as_sharded("server_connections"),
@@ -213,7 +219,7 @@ pub(crate) static SLOT_GROUP: Table = Table {
     header: "[[pool.NAME.groups]]",
     doc: "`groups = [{ name = \"a\", servers = [\"HOST:PORT\"], slots = \"0-511\" }]` in a pool of kind `\"slots\"`.",
     keys: &[
-        key("name", Kind::Text, Refused, "Its name in logs and commands: 1 to 64 letters, digits, `-`, `_` and `.`."),
+        key("name", Kind::Text, Refused, "Its name in logs and commands: 1 to 31 letters, digits, `-`, `_` and `.`."),
         key(
             "servers",
             Servers,

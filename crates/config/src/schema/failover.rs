@@ -5,7 +5,7 @@ use Kind::Count;
 
 pub(crate) static GROUP_FAILOVER: Table = Table {
     header: "failover in [pool.NAME]",
-    doc: "`failover = { down_after = \"5s\" }` in a pool of kind `\"replicated\"` with `servers`, in a document of the control plane; an empty `{}` turns it on with the defaults. The control plane decides which server is the primary: the pool uses that one alone, whatever servers say of themselves. When observers agree that the primary is down, the replica with most data becomes the primary; `keyway ctl failover` does it by hand. Observers are the proxies that use the pool, and the leader. Without a control plane, and until it has decided for the first time, servers are asked as without this table ([groups.md](groups.md)).",
+    doc: "`failover = { down_after = \"5s\" }` in a pool of kind `\"slots\"`, or of kind `\"replicated\"` with `servers`, in a document of the control plane; an empty `{}` turns it on with the defaults. The control plane decides which server is the primary: the pool uses that one alone, whatever servers say of themselves. When observers agree that the primary is down, the replica with most data becomes the primary; `keyway ctl failover` does it by hand. Observers are the proxies that use the pool, and the leader. Without a control plane, and until it has decided for the first time, servers are asked as without this table ([groups.md](groups.md)).",
     keys: &[
         key(
             "down_after",

@@ -6,7 +6,7 @@
 
 use crate::plan::monotonic;
 use keyway_base::Time;
-use keyway_config::{Config, PoolKindConfig};
+use keyway_config::Config;
 use keyway_fleet::{
     Decided, DecisionRefusal, Decisions, GroupSeen, PublishedGroups, RoleSeen, ServerSeen, Version,
 };
@@ -23,10 +23,12 @@ const SEEN_MAX: Duration = Duration::from_secs(3);
 /// the primary that there is.
 const HELD_MAX: Duration = Duration::from_secs(5);
 
-/// A pool whose primary the control plane decides.
+/// A group whose primary the control plane decides.
 struct Pool {
     name: String,
     served: Weak<PoolPlan>,
+    /// Its number in the pool.
+    group: u16,
     refresh: Duration,
     /// False if another pool has replaced it, and clients use it still.
     is_current: bool,
@@ -61,20 +63,24 @@ impl Groups {
             pool.served.strong_count() > 0
         });
         for (index, (pool, served)) in config.pools.iter().zip(&plan.pools).enumerate() {
-            let PoolKindConfig::Replicated(replicated, _) = &pool.kind else { continue };
-            let is_retired = plan.retired(index as u16).is_some();
-            if replicated.failover.is_none() || is_retired {
+            if plan.retired(index as u16).is_some() {
                 continue;
             }
             let weak = Arc::downgrade(served);
-            match inner.pools.iter_mut().find(|known| Weak::ptr_eq(&known.served, &weak)) {
-                Some(known) => known.is_current = true,
-                None => inner.pools.push(Pool {
-                    name: pool.name.clone(),
-                    served: weak,
-                    refresh: replicated.discovery.refresh,
-                    is_current: true,
-                }),
+            for group in pool.controlled_groups() {
+                let is_it = |known: &&mut Pool| {
+                    Weak::ptr_eq(&known.served, &weak) && known.group == group.number
+                };
+                match inner.pools.iter_mut().find(is_it) {
+                    Some(known) => known.is_current = true,
+                    None => inner.pools.push(Pool {
+                        name: group.name,
+                        served: Weak::clone(&weak),
+                        group: group.number,
+                        refresh: group.refresh,
+                        is_current: true,
+                    }),
+                }
             }
         }
         inner.obey(false);
@@ -124,7 +130,7 @@ impl Groups {
         let now = monotonic();
         let pools = inner.pools.iter().filter(|pool| pool.is_current);
         let seen = pools.filter_map(|pool| {
-            let (at, servers) = pool.served.upgrade()?.kind.cluster()?.seen()?;
+            let (at, servers) = pool.served.upgrade()?.kind.cluster()?.seen(pool.group)?;
             let epoch = inner.decisions.of(&pool.name).map_or(0, |decided| decided.epoch);
             let is_old = now.since(at) > SEEN_MAX.max(pool.refresh * 3);
             let servers = servers.into_iter().map(|server| server_seen(server, now)).collect();
@@ -143,12 +149,13 @@ impl Inner {
             let decided = self.decisions.of(&pool.name);
             let primary = decided.and_then(primary);
             let is_handed_over = primary.as_ref().is_some_and(|primary| primary.next.is_some());
-            if !cluster.decide(primary, monotonic()) {
+            if !cluster.decide(pool.group, primary, monotonic()) {
                 continue;
             }
             has_changed = true;
-            // Otherwise the server would refuse a part of a client's pipeline.
-            served.pause.set_handed_over(is_handed_over && holds);
+            // Otherwise the server would refuse a part of a client's pipeline. Writes of all groups of
+            // the pool wait.
+            served.pause.set_handed_over(holds && self.is_handed_over(&pool.served));
             if is_handed_over && holds {
                 self.held_until = Some(monotonic() + HELD_MAX);
             }
@@ -165,6 +172,14 @@ impl Inner {
         if let Some(plan) = self.plan.upgrade().filter(|_| has_changed) {
             plan.wake_workers();
         }
+    }
+}
+
+impl Inner {
+    /// Returns whether the primary of a group of this pool hands over.
+    fn is_handed_over(&self, served: &Weak<PoolPlan>) -> bool {
+        let mut own = self.pools.iter().filter(|pool| Weak::ptr_eq(&pool.served, served));
+        own.any(|pool| self.decisions.of(&pool.name).is_some_and(|it| it.next.is_some()))
     }
 }
 

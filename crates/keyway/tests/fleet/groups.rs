@@ -40,6 +40,57 @@ fn document(servers: &[SocketAddr], more: &str) -> String {
     )
 }
 
+/// Groups of one pool that share slots: one fails over and the other is handed over, each by itself.
+#[test]
+fn groups_that_share_slots_fail_over_one_by_one() {
+    let _watchdog = watchdog(Duration::from_secs(120), "groups that share slots");
+    let mut first = Replicated::start(1);
+    let second = Replicated::start(1);
+    let fleet = Fleet::start(Coordinator::Files);
+    fleet.wait_current(&[0, 1, 2], 0);
+    let quoted = |servers: &Replicated| {
+        let all = servers.addresses().into_iter().map(|at| format!("\"{at}\""));
+        all.collect::<Vec<_>>().join(", ")
+    };
+    let (one, other) = (quoted(&first), quoted(&second));
+    let text = format!(
+        "[pool.main]\nkind = \"slots\"\nslots = 1024\ntimeout = \"1s\"\nfailover = {{ down_after = \
+         \"2s\" }}\ngroups = [{{ name = \"a\", servers = [{one}], slots = \"0-511\" }}, {{ name = \
+         \"b\", servers = [{other}], slots = \"512-1023\" }}]\n"
+    );
+    fleet.store(&text, 0);
+    fleet.wait_current(&[0, 1, 2], 1);
+    let group = |name: &str| fleet.controls[fleet.leader()].group(name);
+    let wait = |name: &str, state: &str, primary: SocketAddr| {
+        wait_until("the group is as it should be", SOON, || {
+            group(name).is_some_and(|found| {
+                found["state"] == state && found["primary"] == primary.to_string()
+            })
+        });
+    };
+    wait("main:a", "healthy", first.address(0));
+    wait("main:b", "healthy", second.address(0));
+    // The slot of `a` is 579, so these keys are of the second group, and that of `foo` is 289.
+    let shape = LoadShape { prefix: "{a}".to_owned(), ..LoadShape::default() };
+    let load = CheckedLoad::start(fleet.proxies[1].client, shape);
+    load.wait_replies(100);
+    let mut client = Client::connect(fleet.proxies[0].client);
+    assert_eq!(client.words("SET foo v"), Value::simple("OK"));
+    wait_until("it is copied", SOON, || first.ask(1, "GET foo") == Value::bulk("v"));
+    first.kill(0);
+    wait("main:a", "no-replica", first.address(1));
+    wait_until("its keys are served", SOON, || client.words("SET foo w") == Value::simple("OK"));
+    assert_eq!(first.ask(1, "GET foo"), Value::bulk("w"));
+    load.wait_replies(100);
+    let told = fleet.controls[fleet.leader()].ctl(&["failover", "main:b"]);
+    assert!(told.expect_success("keyway ctl failover").stdout.contains("main:b"));
+    wait("main:b", "healthy", second.address(1));
+    load.wait_replies(100);
+    load.stop().assert_clean();
+    let none = fleet.controls[fleet.leader()].ctl(&["failover", "main"]);
+    assert!(none.text.contains("the document has no pool main"), "{}", none.text);
+}
+
 /// A client that sends one command after the other.
 struct Steady {
     is_over: Arc<AtomicBool>,

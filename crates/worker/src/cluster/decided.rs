@@ -1,4 +1,4 @@
-//! A primary that the control plane has decided, and what a pool sees of its servers for it.
+//! Primaries that the control plane has decided, and what a pool sees of its servers for that.
 //!
 //! While a primary is decided, what servers say of themselves decides nothing: a primary of before
 //! that comes back is neither read nor written.
@@ -29,18 +29,25 @@ pub struct SeenServer {
     pub role: Option<InfoReplication>,
 }
 
-/// The decision and the view of a pool.
+/// The decisions about the groups of a pool, and its view of their servers.
 #[derive(Debug, Default)]
 pub(super) struct Decision {
-    decided: Mutex<Option<DecidedPrimary>>,
+    /// By the number of the group. A pool of one list of servers has the group 0.
+    decided: Mutex<BTreeMap<u16, DecidedPrimary>>,
     seen: Mutex<Option<(Time, Vec<SeenServer>)>>,
 }
 
 impl Cluster {
-    /// Obeys a decision from now on; `None` goes back to what servers say. A decided primary that is
-    /// not of the pool counts for nothing. Returns whether that is a change.
-    pub fn decide(&self, decided: Option<DecidedPrimary>, now: Time) -> bool {
-        let before = std::mem::replace(&mut *self.decision.decided.lock(), decided.clone());
+    /// Obeys a decision about a group from now on; `None` goes back to what servers say. A decided
+    /// primary that is not of the group counts for nothing. Returns whether that is a change.
+    pub fn decide(&self, group: u16, decided: Option<DecidedPrimary>, now: Time) -> bool {
+        let is_of_group = |endpoint: &Endpoint| self.group_of(endpoint) == Some(group);
+        let mut all = self.decision.decided.lock();
+        let before = match decided.clone() {
+            Some(decided) => all.insert(group, decided),
+            None => all.remove(&group),
+        };
+        drop(all);
         if before == decided {
             return false;
         }
@@ -51,14 +58,17 @@ impl Cluster {
             };
             let has_switched = decided.next.as_ref().is_some_and(serving);
             if map.index_of(&decided.primary).is_some()
+                && is_of_group(&decided.primary)
                 && !has_switched
                 && !serving(&decided.primary)
             {
                 // Nothing more goes to the primary of before, also if no server answers for now.
-                let others = map.nodes().filter(|(_, node)| node.endpoint != decided.primary);
+                let others = map.nodes().filter(|(_, node)| {
+                    node.endpoint != decided.primary && is_of_group(&node.endpoint)
+                });
                 let failed = others.map(|(_, node)| (node.endpoint.clone(), NodeHealth::Failed));
                 let replicas = failed.collect();
-                let view = GroupView { group: 0, primary: decided.primary, epoch: None, replicas };
+                let view = GroupView { group, primary: decided.primary, epoch: None, replicas };
                 // The next answers of the servers tell the rest.
                 let _ = self.learn_group(&view, Speaker { server: 0, of: 1, times: 1 }, now);
             }
@@ -67,14 +77,21 @@ impl Cluster {
         true
     }
 
-    /// Returns the decided primary.
-    pub(crate) fn decided(&self) -> Option<DecidedPrimary> {
-        self.decision.decided.lock().clone()
+    /// Returns the decided primary of a group.
+    pub(crate) fn decided(&self, group: u16) -> Option<DecidedPrimary> {
+        self.decision.decided.lock().get(&group).cloned()
     }
 
-    /// Returns the servers of a list as they were seen last, and when.
-    pub fn seen(&self) -> Option<(Time, Vec<SeenServer>)> {
-        self.decision.seen.lock().clone()
+    /// Returns whether the primary of a group is decided.
+    pub(crate) fn has_decisions(&self) -> bool {
+        !self.decision.decided.lock().is_empty()
+    }
+
+    /// Returns the servers of a group as they were seen last, and when.
+    pub fn seen(&self, group: u16) -> Option<(Time, Vec<SeenServer>)> {
+        let (at, mut servers) = self.decision.seen.lock().clone()?;
+        servers.retain(|server| self.group_of(&server.endpoint) == Some(group));
+        Some((at, servers))
     }
 
     /// Notes the answers of a round of questions to the servers of a list.
@@ -107,7 +124,9 @@ impl Cluster {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use keyway_topology::{Discovery, PrimarySource, ReplicatedPool};
+    use keyway_topology::{
+        Discovery, PrimarySource, ReplicatedPool, ServerGroup, SlotMap, SlotSpace, SlotsPool,
+    };
     use std::time::Duration;
 
     fn endpoint(port: u16) -> Endpoint {
@@ -136,16 +155,49 @@ mod tests {
     fn a_decision_counts_at_once_and_before_any_server_answers() {
         let pool = pool();
         assert_eq!(primary(&pool), None);
-        assert!(pool.decide(decided(2, None), Time(1)));
-        assert!(!pool.decide(decided(2, None), Time(2)), "it is no change");
+        assert!(pool.decide(0, decided(2, None), Time(1)));
+        assert!(!pool.decide(0, decided(2, None), Time(2)), "it is no change");
         assert_eq!(primary(&pool), Some(endpoint(2)));
-        assert!(pool.decide(decided(2, Some(3)), Time(3)));
+        assert!(pool.decide(0, decided(2, Some(3)), Time(3)));
         assert_eq!(primary(&pool), Some(endpoint(2)), "it has not handed over yet");
-        assert!(pool.decide(decided(3, None), Time(4)));
+        assert!(pool.decide(0, decided(3, None), Time(4)));
         assert_eq!(primary(&pool), Some(endpoint(3)));
-        assert!(pool.decide(decided(9, None), Time(5)));
+        assert!(pool.decide(0, decided(9, None), Time(5)));
         assert_eq!(primary(&pool), Some(endpoint(3)), "a stranger is not of the pool");
-        assert!(pool.decide(None, Time(6)) && pool.decided().is_none());
+        assert!(pool.decide(0, None, Time(6)) && !pool.has_decisions());
+    }
+
+    #[test]
+    fn a_decision_about_one_group_concerns_no_other() {
+        let group = |name: &str, ports: &[u16]| ServerGroup {
+            name: name.to_owned(),
+            servers: ports.iter().map(|&port| endpoint(port)).collect(),
+        };
+        let mut map = SlotMap::new(SlotSpace::Codis);
+        map.give(0, 1023, 0).unwrap();
+        let groups = vec![group("a", &[1, 2]), group("b", &[3, 4])];
+        let discovery = Discovery::new(Vec::new(), 0);
+        let pool = Cluster::of_groups(&SlotsPool::new(map, groups, discovery));
+        let primary = |group: u16| {
+            let map = pool.map();
+            let at = map.primary(group)?;
+            Some(map.node(usize::from(at))?.endpoint.clone())
+        };
+        assert!(pool.decide(1, decided(4, None), Time(1)));
+        assert_eq!((primary(0), primary(1)), (None, Some(endpoint(4))));
+        assert!(pool.decide(0, decided(3, None), Time(2)), "a server of the other group");
+        assert_eq!((primary(0), primary(1)), (None, Some(endpoint(4))));
+        assert!(pool.decide(0, decided(1, None), Time(3)));
+        assert_eq!((primary(0), primary(1)), (Some(endpoint(1)), Some(endpoint(4))));
+        pool.note_roles(&pool.map(), &BTreeMap::new(), Time(4));
+        let seen = |group| -> Vec<Endpoint> {
+            let (_, servers) = pool.seen(group).unwrap();
+            servers.into_iter().map(|server| server.endpoint).collect()
+        };
+        assert_eq!(
+            (seen(0), seen(1)),
+            (vec![endpoint(1), endpoint(2)], vec![endpoint(3), endpoint(4)])
+        );
     }
 
     #[test]
@@ -161,21 +213,21 @@ mod tests {
         for second in 3..6 {
             pool.note_roles(&map, &BTreeMap::new(), at(second));
         }
-        let (when, seen) = pool.seen().unwrap();
+        let (when, seen) = pool.seen(0).unwrap();
         assert_eq!(when, at(5));
         let silent = |port| seen.iter().find(|it| it.endpoint == endpoint(port)).unwrap();
         assert_eq!(silent(1).silent_since, Some(at(2)));
         assert_eq!(silent(1).role.as_ref().map(|role| role.replication_offset), Some(7));
         assert_eq!(silent(2).silent_since, Some(at(1)), "it never answered");
         pool.note_roles(&map, &answers, at(6));
-        assert_eq!(pool.seen().unwrap().1[usize::from(first)].silent_since, None);
+        assert_eq!(pool.seen(0).unwrap().1[usize::from(first)].silent_since, None);
     }
 
     #[test]
     fn a_primary_that_was_chosen_before_a_decision_does_not_replace_the_decided_one() {
         let pool = pool();
-        assert!(pool.decide(decided(1, None), Time(1)));
-        let before = pool.decided();
+        assert!(pool.decide(0, decided(1, None), Time(1)));
+        let before = pool.decided(0);
         let others = [2, 3].map(|port| (endpoint(port), NodeHealth::Online));
         let view = GroupView {
             group: 0,
@@ -183,11 +235,11 @@ mod tests {
             epoch: None,
             replicas: others.into_iter().collect(),
         };
-        assert!(pool.decide(decided(2, None), Time(2)));
+        assert!(pool.decide(0, decided(2, None), Time(2)));
         let by = Speaker { server: 0, of: 1, times: 1 };
         assert!(pool.learn_chosen(&view, before.as_ref(), by, Time(3)).is_none());
         assert_eq!(primary(&pool), Some(endpoint(2)));
-        assert!(pool.decide(decided(1, None), Time(4)));
+        assert!(pool.decide(0, decided(1, None), Time(4)));
         assert!(pool.learn_chosen(&view, before.as_ref(), by, Time(5)).is_some());
         assert_eq!(primary(&pool), Some(endpoint(1)));
     }

@@ -239,7 +239,8 @@ impl Leader {
             Some(None) => {
                 return Some(ApplyFault::NoGroup(format!(
                     "the document has no pool {pool} of kind \"replicated\" with servers and \
-                     failover"
+                     failover, and no pool of kind \"slots\" with failover and a group that is \
+                     called so, as POOL:GROUP"
                 )));
             }
             Some(Some(settings)) => self.begin(pending, settings, (leader, 0), now).err()?,

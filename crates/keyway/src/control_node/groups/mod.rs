@@ -7,7 +7,7 @@ mod orders;
 mod thread;
 mod wire;
 
-use keyway_config::{Config, PoolKindConfig};
+use keyway_config::{Config, PoolConfig};
 use keyway_fleet::limits::GROUPS_MAX;
 use keyway_fleet::{GroupOrder, GroupSeen, GroupSettings};
 use keyway_tls::ClientTls;
@@ -164,20 +164,17 @@ pub fn of_document(text: &str) -> (Option<Vec<Watched>>, Vec<String>) {
         }
     };
     let Some(config) = config else { return (None, faults) };
-    let groups = config.pools.iter().filter_map(|pool| {
-        let PoolKindConfig::Replicated(replicated, servers) = &pool.kind else { return None };
-        let failover = replicated.failover.as_ref()?;
-        let addresses = replicated.discovery.seeds.iter().map(ToString::to_string);
+    let groups = config.pools.iter().flat_map(PoolConfig::controlled_groups).map(|group| {
         let settings = GroupSettings {
-            pool: pool.name.clone(),
-            servers: addresses.collect(),
-            down_after: failover.down_after,
-            quorum: failover.quorum,
+            pool: group.name,
+            servers: group.servers.iter().map(ToString::to_string).collect(),
+            down_after: group.failover.down_after,
+            quorum: group.failover.quorum,
         };
-        let password = replicated.servers.options.password.as_ref();
+        let password = group.options.password.as_ref();
         let password = password.map(|password| password.expose().to_owned());
-        let tls = servers.tls.as_ref().and_then(|tls| tls.loaded.clone());
-        Some(Watched { settings, password, tls })
+        let tls = group.tls.and_then(|tls| tls.loaded.clone());
+        Watched { settings, password, tls }
     });
     let groups: Vec<Watched> = groups.collect();
     // A document without groups does not need its files here.

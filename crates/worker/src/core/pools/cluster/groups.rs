@@ -79,7 +79,7 @@ impl Core {
             })
             .collect();
         // Only the whole of it tells that a server loads its data, which the control plane wants.
-        let is_decided = cluster.shared.decided().is_some();
+        let is_decided = cluster.shared.has_decisions();
         let words: &[&[u8]] = if is_decided { &[b"INFO"] } else { &[b"INFO", b"replication"] };
         self.plane.begin_round(pool);
         for &(server, index) in links.iter() {
@@ -167,7 +167,7 @@ impl Core {
         let Some(state) = self.plane.cluster_state(pool) else { return false };
         let shared = Arc::clone(&state.shared);
         self.tell_rivals(pool, group, &told.roles);
-        let decided = shared.decided();
+        let decided = shared.decided(group);
         let Some(view) = self.elect(pool, group, &told.roles) else {
             self.note_no_primary(pool, group, told);
             return false;
@@ -401,10 +401,13 @@ impl Core {
         let state = self.plane.cluster_state(pool)?;
         let (shared, map) = (&state.shared, &state.map);
         let endpoint = |server: u16| Some(map.node(usize::from(server))?.endpoint.clone());
-        let decided = shared.decided().and_then(|decided| {
+        let decided = shared.decided(group).and_then(|decided| {
             let says = |server: &u16| roles.get(server).is_some_and(|role| !role.is_replica());
             let next = decided.next.and_then(|next| map.index_of(&next)).filter(says);
-            next.or_else(|| map.index_of(&decided.primary))
+            let is_its = |server: &u16| {
+                endpoint(*server).is_some_and(|it| shared.group_of(&it) == Some(group))
+            };
+            next.or_else(|| map.index_of(&decided.primary)).filter(is_its)
         });
         let primaries = self.of_group(pool, group, roles).filter(|(_, role)| !role.is_replica());
         let online =
