@@ -1,6 +1,7 @@
 //! The command line of `keyway`.
 
 use crate::driver::Wanted;
+use crate::import_codis::{self, Source};
 use crate::locate::{Question, locate};
 use crate::memory;
 use crate::serve::Started;
@@ -34,6 +35,7 @@ Examples:
   keyway import twemproxy nutcracker.yml > keyway.toml
   keyway import predixy predixy.conf > keyway.toml
   keyway import overlord clusters.toml > keyway.toml
+  keyway import codis PRODUCT --zookeeper 127.0.0.1:2181 > keyway.toml
 ")]
 pub struct Cli {
     #[command(subcommand)]
@@ -138,11 +140,20 @@ struct Import {
     /// Whose configuration it is.
     #[arg(value_enum)]
     from: Foreign,
-    /// Its file.
+    /// Its file; for Codis the name of the product.
     file: PathBuf,
+    /// Of Codis: the folder of a coordinator of files, with codis3 in it.
+    #[arg(long, value_name = "FOLDER", group = "coordinator")]
+    files: Option<PathBuf>,
+    /// Of Codis: addresses of ZooKeeper, with commas between.
+    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', group = "coordinator")]
+    zookeeper: Vec<String>,
+    /// Of Codis: addresses of etcd, with commas between.
+    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', group = "coordinator")]
+    etcd: Vec<String>,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Foreign {
     /// nutcracker.yml
     Twemproxy,
@@ -150,6 +161,8 @@ enum Foreign {
     Predixy,
     /// A file of clusters, as for overlord's option -cluster
     Overlord,
+    /// A product of Codis 3, from its coordinator
+    Codis,
 }
 
 /// Parses the command line. A mistake or a request for help ends the process.
@@ -208,7 +221,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Top(arguments) => crate::top::top(&arguments),
         Command::Generate(wanted) => crate::generate::generate(&wanted),
         Command::HashPassword(how) => crate::hash_password::run(how.slow),
-        Command::Import(arguments) => import(arguments.from, &arguments.file),
+        Command::Import(arguments) => import(arguments),
     }
 }
 
@@ -331,22 +344,45 @@ fn located(arguments: Locate) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn import(from: Foreign, file: &Path) -> Result<ExitCode> {
+fn import(arguments: Import) -> Result<ExitCode> {
+    let Import { from, file, files, zookeeper, etcd } = arguments;
+    let is_of_codis = files.is_some() || !zookeeper.is_empty() || !etcd.is_empty();
+    if from != Foreign::Codis && is_of_codis {
+        eprintln!("keyway: --files, --zookeeper and --etcd belong to `keyway import codis`");
+        return Ok(ExitCode::from(2));
+    }
     let imported = match from {
-        Foreign::Twemproxy => keyway_config::import::twemproxy_file(file),
-        Foreign::Predixy => keyway_config::import::predixy_file(file),
-        Foreign::Overlord => keyway_config::import::overlord_file(file),
+        Foreign::Twemproxy => keyway_config::import::twemproxy_file(&file),
+        Foreign::Predixy => keyway_config::import::predixy_file(&file),
+        Foreign::Overlord => keyway_config::import::overlord_file(&file),
+        Foreign::Codis => {
+            let source = match (files, zookeeper.is_empty(), etcd.is_empty()) {
+                (Some(folder), ..) => Source::Files(folder),
+                (None, false, _) => Source::ZooKeeper(zookeeper),
+                (None, true, false) => Source::Etcd(etcd),
+                (None, true, true) => {
+                    eprintln!(
+                        "keyway: name the coordinator of Codis with --zookeeper, --etcd or --files"
+                    );
+                    return Ok(ExitCode::from(2));
+                }
+            };
+            let imported = import_codis::import(&file.to_string_lossy(), &source)?;
+            return print_import(&imported.toml, &imported.notes);
+        }
     };
     match imported {
-        Ok(import) => {
-            print(import.toml.as_bytes())?;
-            for note in &import.notes {
-                eprintln!("note: {note}");
-            }
-            Ok(ExitCode::SUCCESS)
-        }
+        Ok(import) => print_import(&import.toml, &import.notes),
         Err(errors) => Ok(report(&errors, "not imported")),
     }
+}
+
+fn print_import(toml: &str, notes: &[String]) -> Result<ExitCode> {
+    print(toml.as_bytes())?;
+    for note in notes {
+        eprintln!("note: {note}");
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Prints to standard output. Returns whether its reader is still there. A reader that closed it is

@@ -21,6 +21,7 @@ mod expiry;
 mod facts;
 mod generate;
 mod hash_password;
+mod import_codis;
 mod locate;
 mod log;
 mod member;

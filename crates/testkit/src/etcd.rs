@@ -55,6 +55,25 @@ pub fn etcd_post(address: SocketAddr, path: &str, body: &str) -> String {
     answer
 }
 
+/// Sets a key of version 2 of etcd's API. The value is one that a form takes as it is.
+///
+/// # Panics
+/// When etcd does not answer that it was set.
+pub fn etcd_put_v2(address: SocketAddr, key: &str, value: &str) {
+    let mut stream = TcpStream::connect(address).expect("etcd listens");
+    let escaped: String = value.bytes().map(|byte| format!("%{byte:02X}")).collect();
+    let body = format!("value={escaped}");
+    let request = format!(
+        "PUT /v2/keys{key} HTTP/1.1\r\nHost: {address}\r\nContent-Type: \
+         application/x-www-form-urlencoded\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(request.as_bytes()).expect("etcd reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("etcd answers");
+    assert!(answer.starts_with("HTTP/1.1 20"), "{answer}");
+}
+
 impl EtcdCluster {
     /// Starts this many members.
     ///
@@ -187,7 +206,8 @@ impl EtcdCluster {
     fn launch(&mut self, index: usize) {
         let member = &mut self.members[index];
         let mut command = Command::new("etcd");
-        command.args(&member.arguments);
+        // Codis uses version 2 of the API, which is off otherwise.
+        command.args(&member.arguments).env("ETCD_ENABLE_V2", "true");
         let name = format!("etcd{index}");
         member.process = Some(Process::spawn(&name, &mut command, self.directory.path()));
     }

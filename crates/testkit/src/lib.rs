@@ -55,7 +55,7 @@ mod zookeeper;
 pub use apart::{Apart, Cut};
 pub use checked_load::{CheckedLoad, LoadReport, LoadShape};
 pub use client::{Client, ReplyFault, encode, encode_words};
-pub use etcd::{EtcdCluster, etcd_post, has_etcd};
+pub use etcd::{EtcdCluster, etcd_post, etcd_put_v2, has_etcd};
 pub use flood::Flood;
 pub use gate::TcpGate;
 pub use http::{HttpReply, Metrics, http_get, http_get_with, http_post, scrape, serving_process};

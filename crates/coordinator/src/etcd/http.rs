@@ -276,6 +276,53 @@ impl Http {
             .map_err(|(failure, _)| fault(failure))
     }
 
+    /// Gets a page of another version of the API from an endpoint that answers. Users are not sent.
+    pub(super) async fn page(
+        &self,
+        path: &str,
+        tried: &'static str,
+        until: Moment,
+    ) -> Result<(StatusCode, Value), Fault> {
+        loop {
+            let at = self.dialer.preferred();
+            let fault = match self.page_of(at, path, tried, until).await {
+                Ok(page) => return Ok(page),
+                Err(fault) => fault,
+            };
+            self.dialer.leave(at);
+            if fault.kind() != FaultKind::Unreachable || until.left() <= PAUSE {
+                return Err(fault);
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    async fn page_of(
+        &self,
+        at: usize,
+        path: &str,
+        tried: &'static str,
+        until: Moment,
+    ) -> Result<(StatusCode, Value), Fault> {
+        let mut sender = self.connect(at).await?;
+        let request = Request::get(path).header(HOST, self.dialer.authority(at));
+        let request = request
+            .body(Full::new(Bytes::new()))
+            .map_err(|_| self.fault(at, tried, "the request cannot be written"))?;
+        let timeout = self.patience.request.min(until.left());
+        let answered = async {
+            let response = sender.send_request(request).await.ok()?;
+            let status = response.status();
+            let body = Limited::new(response.into_body(), BODY_LEN_MAX).collect().await.ok()?;
+            Some((status, serde_json::from_slice(&body.to_bytes()).unwrap_or_default()))
+        };
+        let answered = tokio::time::timeout(timeout, answered).await;
+        let late = || format!("no answer within {}", in_words(timeout));
+        answered
+            .map_err(|_| self.fault(at, tried, &late()))?
+            .ok_or_else(|| self.fault(at, tried, "the connection was lost"))
+    }
+
     /// Forgets the token: etcd has refused it within a stream.
     pub(super) fn forget_token(&self) {
         *self.token.lock() = None;

@@ -7,6 +7,7 @@
 
 mod http;
 mod lease;
+mod tree;
 mod watch;
 mod wire;
 
@@ -26,6 +27,7 @@ use serde_json::{Value, json};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+pub(crate) use tree::read_v2;
 use watch::EtcdWatch;
 use wire::Names;
 

@@ -10,6 +10,7 @@ mod layout;
 mod read;
 mod register;
 mod session;
+mod tree;
 mod txn;
 mod watch;
 mod wire;
@@ -29,6 +30,7 @@ pub(crate) use register::register;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+pub(crate) use tree::read_tree;
 use watch::ZooKeeperWatch;
 use wire::{Acl, Granted, Reply, Request, code};
 

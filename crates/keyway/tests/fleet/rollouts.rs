@@ -1,7 +1,9 @@
 //! Rollouts: a document goes to a share of the proxies first, and on to all or back.
 
 use crate::stage::{Coordinator, Fleet, SOON};
-use keyway_testkit::{CheckedLoad, LoadShape, free_address, wait_for, wait_until, watchdog};
+use keyway_testkit::{
+    CheckedLoad, LoadShape, TcpGate, free_address, wait_for, wait_until, watchdog,
+};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -94,6 +96,34 @@ fn a_document_with_a_dead_server_goes_back_and_the_rest_never_sees_it() {
     let metrics = keyway_testkit::scrape(fleet.controls[fleet.leader()].admin);
     let back = metrics.sum("keyway_fleet_rollouts_total", &["result=\"went-back\""]);
     assert_eq!(back, 1.0);
+}
+
+/// The servers of the new document are the same ones, behind a gate that delays: no request fails, and
+/// the share is slower than the rest.
+#[test]
+fn a_document_that_makes_the_share_slower_goes_back() {
+    let _watchdog = watchdog(Duration::from_secs(120), "a slower share");
+    let fleet = Fleet::start(Coordinator::Files);
+    fleet.wait_current(&[0, 1, 2], 0);
+    fleet.store(&fleet.document("5s", ""), 0);
+    fleet.wait_current(&[0, 1, 2], 1);
+    let loads = loads(&fleet);
+    loads.iter().for_each(|load| load.wait_replies(200));
+    let mut text = fleet.document("5s", "");
+    let gates: Vec<TcpGate> =
+        fleet.servers.iter().map(|server| TcpGate::new(server.address())).collect();
+    for (server, gate) in fleet.servers.iter().zip(&gates) {
+        gate.slow_down(Duration::from_millis(40));
+        text = text.replace(&server.address().to_string(), &gate.address().to_string());
+    }
+    roll_out(&fleet, &text, 1, "4s");
+    let ended = wait_phase(&fleet, "went-back");
+    assert!(ended["says"].as_str().is_some_and(|says| says.contains("take longer")), "{ended}");
+    fleet.wait_current(&[0, 1, 2], 3);
+    loads.iter().for_each(|load| load.wait_replies(50));
+    for load in loads {
+        load.stop().assert_clean();
+    }
 }
 
 #[test]

@@ -1,12 +1,13 @@
-//! Files of predixy and overlord are imported and started, and every key is found where the other
-//! proxy has it.
+//! Files of predixy and overlord, and products of Codis, are imported and started, and every key is found
+//! where the other proxy has it.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use keyway_testkit::{
-    Keyway, MemcachedServer, RedisCluster, RedisServer, Replicated, Sentinels, TempDir, Value,
-    free_address, has_memcached, run_keyway, wait_until, watchdog,
+    EtcdCluster, Keyway, MemcachedServer, RedisCluster, RedisServer, Replicated, Sentinels,
+    TempDir, Value, ZooKeeperEnsemble, etcd_put_v2, free_address, has_etcd, has_memcached,
+    has_zookeeper, run_keyway, wait_until, watchdog,
 };
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
@@ -220,4 +221,125 @@ fn keys_are_where_overlord_has_them() {
             assert_eq!((client.line(), client.line()), (nth.to_string(), "END".to_owned()));
         }
     }
+}
+
+/// Returns the entries of a product of Codis: two groups, and a proxy.
+fn product(servers: &[Replicated], proxy: SocketAddr) -> Vec<(String, String)> {
+    let slot = |id: usize| {
+        let group = 1 + id % 2;
+        let value = format!("{{\"id\":{id},\"group_id\":{group},\"action\":{{}}}}");
+        (format!("slots/slot-{id:04}"), value)
+    };
+    let group = |(nth, group): (usize, &Replicated)| {
+        let of = |at: &SocketAddr| {
+            format!(
+                "{{\"server\":\"{at}\",\"datacenter\":\"\",\"action\":{{}},\"replica_group\":false}}"
+            )
+        };
+        let servers: Vec<String> = group.addresses().iter().map(of).collect();
+        let (id, servers) = (nth + 1, servers.join(","));
+        let value = format!(
+            "{{\"id\":{id},\"servers\":[{servers}],\"promoting\":{{}},\"out_of_sync\":false}}"
+        );
+        (format!("group/group-{id:04}"), value)
+    };
+    let own = format!("{{\"token\":\"ab\",\"proxy_addr\":\"{proxy}\"}}");
+    let slots = (0..1024).map(slot);
+    let groups = servers.iter().enumerate().map(group);
+    slots.chain(groups).chain([("proxy/proxy-ab".to_owned(), own)]).collect()
+}
+
+/// Codis's slot is the CRC-32 of the key, or of its tag, modulo 1024.
+const CODIS_SLOTS: [(&str, usize); 5] =
+    [("a", 579), ("foo", 289), ("x{foo}y", 289), ("bar", 170), ("x{}y", 0)];
+
+#[test]
+fn keys_are_where_codis_has_them() {
+    let _watch = watchdog(Duration::from_secs(120), "an import of Codis");
+    let servers = [Replicated::start(1), Replicated::start(0)];
+    let (directory, listener) = (TempDir::new(), free_address());
+    let entries = product(&servers, listener);
+    for folder in ["slots", "group", "proxy"] {
+        let folder = directory.path().join("codis3/demo").join(folder);
+        std::fs::create_dir_all(folder).expect("a folder");
+    }
+    for (name, value) in &entries {
+        directory.write(&format!("codis3/demo/{name}"), value);
+    }
+    let folder = directory.path().display().to_string();
+    let words = ["import", "codis", "demo", "--files", &folder];
+    let output = run_keyway(KEYWAY, &words).expect_success("keyway import codis");
+    assert!(output.text.contains("note: the listener is on 127.0.0.1"), "{}", output.text);
+    let keyway = Keyway::start_text(KEYWAY, &output.stdout, vec![listener]);
+    let mut client = keyway.client(0);
+    for (key, slot) in CODIS_SLOTS {
+        assert_eq!(client.command(&["SET", key, "v"]), Value::simple("OK"));
+        let has = |group: usize| servers[group].client(0).command(&["EXISTS", key]);
+        assert_eq!(has(slot % 2), Value::Integer(1), "{key}");
+        assert_eq!(has(1 - slot % 2), Value::Integer(0), "{key}");
+    }
+    // A slot that moves is refused, and so are a name that is a path and a product that is not there.
+    let moving = "{\"id\":7,\"group_id\":1,\"action\":{\"state\":\"migrating\",\"target_id\":2}}";
+    directory.write("codis3/demo/slots/slot-0007", moving);
+    let cases =
+        [("demo", "slot 7 moves to group 2"), ("none", "no product"), ("../demo", "no name")];
+    for (product, words) in cases {
+        let refused = run_keyway(KEYWAY, &["import", "codis", product, "--files", &folder]);
+        assert!(!refused.status.success() && refused.text.contains(words), "{}", refused.text);
+    }
+    let unnamed = run_keyway(KEYWAY, &["import", "codis", "demo"]);
+    assert_eq!(unnamed.status.code(), Some(2));
+    assert!(unnamed.text.contains("--zookeeper, --etcd or --files"), "{}", unnamed.text);
+}
+
+#[test]
+fn a_product_of_codis_is_read_from_etcd() {
+    if !has_etcd("a product of Codis in etcd") {
+        return;
+    }
+    let _watch = watchdog(Duration::from_secs(120), "a product of Codis in etcd");
+    let etcd = EtcdCluster::start(1);
+    let servers = [Replicated::start(0), Replicated::start(0)];
+    let address = etcd.addresses()[0];
+    for (name, value) in product(&servers, free_address()) {
+        etcd_put_v2(address, &format!("/codis3/demo/{name}"), &value);
+    }
+    let at = address.to_string();
+    let output = run_keyway(KEYWAY, &["import", "codis", "demo", "--etcd", &at]);
+    let output = output.expect_success("keyway import codis");
+    let server = servers[1].address(0).to_string();
+    assert!(output.stdout.contains("kind = \"slots\"") && output.stdout.contains(&server));
+    let none = run_keyway(KEYWAY, &["import", "codis", "other", "--etcd", &at]);
+    assert!(!none.status.success() && none.text.contains("no product"), "{}", none.text);
+    let nobody = free_address().to_string();
+    let mute = run_keyway(KEYWAY, &["import", "codis", "demo", "--etcd", &nobody]);
+    assert!(!mute.status.success() && mute.text.contains(&nobody), "{}", mute.text);
+}
+
+#[test]
+fn a_product_of_codis_is_read_from_zookeeper() {
+    if !has_zookeeper("a product of Codis in ZooKeeper") {
+        return;
+    }
+    let _watch = watchdog(Duration::from_secs(120), "a product of Codis in ZooKeeper");
+    let zookeeper = ZooKeeperEnsemble::start(1);
+    let servers = [Replicated::start(0)];
+    let make = |path: &str, value: &str| {
+        assert!(zookeeper.ask(&["create", path, value]).is_some(), "{path}");
+    };
+    for path in ["/codis3", "/codis3/demo", "/codis3/demo/slots", "/codis3/demo/group"] {
+        make(path, "");
+    }
+    // Each node takes ZooKeeper's own client a second, so the product is not whole.
+    let entries = product(&servers, free_address());
+    let some = ["slots/slot-0000", "slots/slot-0002", "group/group-0001"];
+    for (name, value) in entries.iter().filter(|(name, _)| some.contains(&name.as_str())) {
+        make(&format!("/codis3/demo/{name}"), value);
+    }
+    let at = zookeeper.addresses()[0].to_string();
+    let refused = run_keyway(KEYWAY, &["import", "codis", "demo", "--zookeeper", &at]);
+    assert!(!refused.status.success(), "{}", refused.text);
+    assert!(refused.text.contains("slots 1, 3-1023 have no group"), "{}", refused.text);
+    let none = run_keyway(KEYWAY, &["import", "codis", "other", "--zookeeper", &at]);
+    assert!(!none.status.success() && none.text.contains("no product"), "{}", none.text);
 }
