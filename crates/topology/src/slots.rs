@@ -61,6 +61,8 @@ impl SlotSpace {
 pub struct SlotMap {
     space: SlotSpace,
     groups: SlotOwners,
+    /// The number of slots of each group, by its number.
+    counts: Vec<u16>,
 }
 
 /// A range of slots that cannot be given to a group.
@@ -82,7 +84,7 @@ pub enum SlotRangeError {
 impl SlotMap {
     /// Creates a map in which no slot has a group.
     pub fn new(space: SlotSpace) -> SlotMap {
-        SlotMap { space, groups: SlotOwners::new() }
+        SlotMap { space, groups: SlotOwners::new(), counts: Vec::new() }
     }
 
     /// Returns the rule that gives keys their slots.
@@ -106,6 +108,9 @@ impl SlotMap {
             return Err(SlotRangeError::Taken { slot, group });
         }
         self.groups.set_range(first, last, Some(group));
+        let at = usize::from(group);
+        self.counts.resize(self.counts.len().max(at + 1), 0);
+        self.counts[at] += last - first + 1;
         Ok(())
     }
 
@@ -123,12 +128,12 @@ impl SlotMap {
 
     /// Returns the number of slots that a group has.
     pub fn count_of(&self, group: u16) -> u16 {
-        self.ranges_of(group).iter().map(|(first, last)| last - first + 1).sum()
+        self.counts.get(usize::from(group)).copied().unwrap_or(0)
     }
 
     /// Returns the number of slots that have a group.
     pub fn given_count(&self) -> u16 {
-        self.groups.owned_count() as u16
+        self.counts.iter().sum()
     }
 
     /// Returns the first slots without a group, as a range; `None` if every slot has one.
@@ -210,5 +215,7 @@ mod tests {
         assert_eq!(map.first_hole(), None);
         assert_eq!(map.ranges_of(0), [(0, 599)]);
         assert_eq!(map.ranges_of(1), [(600, 1023)]);
+        assert_eq!((map.count_of(0), map.count_of(1), map.count_of(2)), (600, 424, 0));
+        assert_eq!(map.given_count(), 1024);
     }
 }

@@ -26,12 +26,12 @@ impl Core {
     /// Follows the maps of the clusters, once a turn.
     #[inline]
     pub(crate) fn follow_clusters(&mut self) {
-        if !self.plane.cluster.pools.is_empty() {
+        if !self.plane.cluster.pools.is_empty() && self.plane.has_news_of_clusters() {
             self.follow_each();
         }
     }
 
-    #[inline(never)]
+    #[cold]
     fn follow_each(&mut self) {
         if self.has_heard_of_clusters() {
             self.hear_views();
@@ -198,6 +198,18 @@ impl Core {
     /// Returns the address of a server, if it has one.
     pub(crate) fn server_address(&self, server: ServerId) -> Option<Address> {
         self.plane.address(server)
+    }
+}
+
+impl Plane {
+    /// Returns whether there is an answer, a message or a map of a cluster that this worker has not
+    /// looked at. It is asked in every turn.
+    #[inline]
+    fn has_news_of_clusters(&self) -> bool {
+        let is_new = |state: &ClusterState| state.map.version() != state.shared.version();
+        self.cluster.has_heard()
+            || !self.cluster.named.held.is_empty()
+            || self.cluster.pools.iter().any(|&pool| self.cluster_state(pool).is_some_and(is_new))
     }
 }
 
