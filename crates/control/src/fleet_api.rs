@@ -167,11 +167,16 @@ fn entry_status((number, stored): (u64, String)) -> EntryStatus {
     EntryStatus { number, time, stored, entry }
 }
 
+/// Largest number of a query: JSON numbers are exact up to it.
+const NUMBER_MAX: u64 = (1 << 53) - 1;
+
 /// Returns a number of a query.
 fn number(name: &str, text: Option<String>) -> Result<Option<u64>, Problem> {
-    let wrong = || Problem::new(StatusCode::BAD_REQUEST, format!("{name} is not a number"));
+    let what = || format!("{name} is not a number of 0 to {NUMBER_MAX}");
+    let wrong = || Problem::new(StatusCode::BAD_REQUEST, what());
     let is_number = |text: &String| text.bytes().all(|byte| byte.is_ascii_digit());
-    text.map(|text| Some(&text).filter(|text| is_number(text)).and_then(|text| text.parse().ok()))
+    let known = |text: &String| text.parse().ok().filter(|number| *number <= NUMBER_MAX);
+    text.map(|text| Some(&text).filter(|text| is_number(text)).and_then(known))
         .map(|number| number.ok_or_else(wrong))
         .transpose()
 }

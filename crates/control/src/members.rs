@@ -239,6 +239,9 @@ pub(crate) fn answer(
     let has_limit =
         matches!(resource, OfMembers::Connections | OfMembers::SlowLog | OfMembers::HotKeys);
     let (_, limit) = api::pool_and_limit(if has_limit { &request.query } else { "" })?;
+    if resource == OfMembers::Servers {
+        let [_pool] = api::queried(&request.query, ["pool"])?;
+    }
     let answers = fleet.pass_on(&selection, &request, call.caller).map_err(refused)?;
     let whole = match resource {
         OfMembers::Status => sums::status(&answers),

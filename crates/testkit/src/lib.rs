@@ -82,7 +82,9 @@ pub use sentinels::Sentinels;
 pub use shared::Shared;
 pub use skip::{skipped, skipped_for_want_of};
 pub use temp::TempDir;
-pub use tool::{ToolOutput, python, python_with, redis_of_package, run_tool, tool_is_installed};
+pub use tool::{
+    ToolOutput, python, python_with, redis_of_package, run_tool, schemathesis, tool_is_installed,
+};
 pub use value::Value;
 pub use watchdog::{Watchdog, wait_for, wait_until, watchdog};
 pub use zookeeper::{ZooKeeperEnsemble, has_zookeeper};

@@ -1,6 +1,7 @@
 //! Running a program to its end: redis-cli, redis-benchmark, python.
 
 use std::io::Write;
+use std::net::SocketAddr;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -44,6 +45,20 @@ pub fn python() -> String {
 /// When that cannot be installed.
 pub fn python_with(folder: &str) -> String {
     interpreter(&[folder])
+}
+
+/// Runs schemathesis with the description of the API, the token and more arguments against an admin
+/// address. The notes of the run stay in `directory`.
+///
+/// # Panics
+/// When it cannot be started or does not end in three minutes.
+pub fn schemathesis(admin: SocketAddr, token: &str, directory: &str, more: &[&str]) -> ToolOutput {
+    let python = python_with("tests/admin");
+    let description = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json");
+    let (url, header) = (format!("http://{admin}"), format!("Authorization: Bearer {token}"));
+    let first = ["-C", directory, &python, "-m", "schemathesis.cli", "run", description];
+    let rest = ["--url", &url, "-H", &header, "--no-color", "--continue-on-failure", "--seed", "7"];
+    run_tool("env", &[&first[..], &rest, more].concat(), b"", Duration::from_secs(180))
 }
 
 fn interpreter(arguments: &[&str]) -> String {

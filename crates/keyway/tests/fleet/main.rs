@@ -6,6 +6,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "how long a take-over takes is what is tested")]
 
+mod description;
 mod documents;
 mod example;
 mod groups;

@@ -4,8 +4,7 @@
 use crate::admin_api::{CHANGE, HERE, SOON, TOKEN, WITHIN, asked};
 use keyway_testkit::certificates::CertificateFiles;
 use keyway_testkit::{
-    Keyway, KeywayConfig, Pool, RedisServer, Value, http_get, python_with, run_tool, wait_until,
-    watchdog,
+    Keyway, KeywayConfig, Pool, RedisServer, Value, http_get, schemathesis, wait_until, watchdog,
 };
 use serde_json::Value as Json;
 use std::time::Duration;
@@ -15,7 +14,6 @@ const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
 #[test]
 fn no_request_that_the_description_allows_or_forbids_makes_a_fault() {
     let _watch = watchdog(Duration::from_secs(400), "schemathesis");
-    let python = python_with("tests/admin");
     let servers = RedisServer::start_many(2);
     let files = CertificateFiles::default();
     // The notes of its runs stay in this directory.
@@ -27,17 +25,10 @@ fn no_request_that_the_description_allows_or_forbids_makes_a_fault() {
     let pools = vec![Pool::sharded("sessions", &lines), Pool::store("cache")];
     let config = KeywayConfig::new(pools).with_server("admin_token_file", &format!("{token:?}"));
     let mut keyway = Keyway::start(KEYWAY, config);
-    let description = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json");
-    let url = format!("http://{}", keyway.admin());
-    let header = format!("Authorization: Bearer {TOKEN}");
     let run = |more: &[&str]| {
-        let first = ["-C", &directory, &python, "-m", "schemathesis.cli", "run", description];
-        let first = first.into_iter().chain(["--url", &url, "-H", &header]);
-        let rest = ["--seed", "7", "--max-examples", "30", "--no-color", "--continue-on-failure"];
-        let all = first.chain(rest).chain(more.to_vec());
-        let output = run_tool("env", &all.collect::<Vec<_>>(), b"", Duration::from_secs(180));
+        let more = [&["--max-examples", "30"], more].concat();
+        let output = schemathesis(keyway.admin(), TOKEN, &directory, &more);
         assert!(output.status.success(), "{}", output.text);
-        output.text
     };
     let (drain, upgrade) = ("/v1/drain", "/v1/upgrade");
     run(&["--exclude-path", drain, "--exclude-path", upgrade]);
@@ -52,16 +43,13 @@ fn no_request_that_the_description_allows_or_forbids_makes_a_fault() {
     assert!(log.contains("ejected on an operator's word"), "the examples were followed\n{log}");
     assert!(!log.contains("panicked") && !log.contains("open-sesame"), "{log}");
     // With a wrong token, only probes are answered.
-    let wrong = header.replace("sesame", "sesamf");
+    let wrong = TOKEN.replace("sesame", "sesamf");
     let before = changeable(&keyway);
-    let first = ["-C", &directory, &python, "-m", "schemathesis.cli", "run", description];
-    let first = first.into_iter().chain(["--url", &url, "-H", &wrong]);
-    let rest = ["--seed", "8", "--max-examples", "10", "--no-color", "--checks"];
-    let checks = ["not_a_server_error", "--exclude-path-regex", "health|ready"];
     let report = format!("{directory}/har.json");
-    let kept = ["--report", "har", "--report-har-path", &report];
-    let all = first.chain(rest).chain(checks).chain(kept);
-    let output = run_tool("env", &all.collect::<Vec<_>>(), b"", Duration::from_secs(180));
+    let checks = ["--checks", "not_a_server_error", "--exclude-path-regex", "health|ready"];
+    let rest = ["--max-examples", "10", "--report", "har", "--report-har-path", &report];
+    let all = [&checks[..], &rest].concat();
+    let output = schemathesis(keyway.admin(), &wrong, &directory, &all);
     assert!(output.status.success(), "{}", output.text);
     let report = std::fs::read_to_string(&report).expect("what was asked and answered");
     let report: Json = serde_json::from_str(&report).expect("JSON");
