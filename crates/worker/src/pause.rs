@@ -102,6 +102,12 @@ impl Pause {
         (now < until).then_some(until).max(next_look)
     }
 
+    /// Returns whether requests wait because data is handed over, and for nothing else.
+    pub fn is_for_hand_over(&self, now: Time) -> bool {
+        let word = self.0.load(Relaxed);
+        word & HANDED_OVER != 0 && word & HELD == 0 && now >= Time(word & END)
+    }
+
     /// Returns whether only writes wait.
     fn holds_writes_only(&self, now: Time) -> bool {
         let word = self.0.load(Relaxed);
@@ -180,8 +186,10 @@ mod tests {
         let pause = Pause::default();
         pause.set_handed_over(true);
         assert!(holds(&pause, "set k v", 5) && !holds(&pause, "get k", 5));
+        assert!(pause.is_for_hand_over(Time(5)));
         assert_eq!(pause.holds_plain(false, Time(5)), None);
         pause.extend(Time(10), false, Time(5));
+        assert!(!pause.is_for_hand_over(Time(9)) && pause.is_for_hand_over(Time(10)));
         assert!(holds(&pause, "get k", 9) && !holds(&pause, "get k", 10));
         pause.stop();
         assert!(holds(&pause, "set k v", 12) && !holds(&pause, "client unpause", 12));

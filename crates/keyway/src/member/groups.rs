@@ -153,8 +153,7 @@ impl Inner {
                 continue;
             }
             has_changed = true;
-            // Otherwise the server would refuse a part of a client's pipeline. Writes of all groups of
-            // the pool wait.
+            // Otherwise the server would refuse a part of a client's pipeline.
             served.pause.set_handed_over(holds && self.is_handed_over(&pool.served));
             if is_handed_over && holds {
                 self.held_until = Some(monotonic() + HELD_MAX);

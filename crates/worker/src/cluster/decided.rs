@@ -82,6 +82,11 @@ impl Cluster {
         self.decision.decided.lock().get(&group).cloned()
     }
 
+    /// Returns whether the primary of a group hands over to another server.
+    pub(crate) fn hands_over(&self, group: u16) -> bool {
+        self.decided(group).is_some_and(|decided| decided.next.is_some())
+    }
+
     /// Returns whether the primary of a group is decided.
     pub(crate) fn has_decisions(&self) -> bool {
         !self.decision.decided.lock().is_empty()

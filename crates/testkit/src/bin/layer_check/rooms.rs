@@ -72,7 +72,7 @@ const ROOMS: &[Room] = &[
     },
     Room {
         path: "pools/cluster",
-        doors: 59,
+        doors: 61,
         calls: &[
             "clients",
             "front",

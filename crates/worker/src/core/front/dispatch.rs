@@ -280,9 +280,10 @@ impl Plane {
         pool: &PoolPlan,
         incoming: &mut RequestContext,
     ) -> bool {
+        let until = pool.pause.holds(incoming.request, self.clock.now);
+        let until = until.filter(|_| !self.is_restoring && !self.spares(pool, incoming));
         let RequestContext { key, session, request, .. } = incoming;
         let key = *key;
-        let until = pool.pause.holds(request, self.clock.now).filter(|_| !self.is_restoring);
         if let Some(until) = until {
             self.wait_for(ClientMut { key, session }, WaitOn::pause_of(pool, until));
         } else if session.is_monitor && request.command.verb == Verb::Reset {

@@ -19,6 +19,7 @@
 //! | `split` | one request becomes one fragment per slot |
 //! | `unowned` | requests wait for their slot to have a server |
 //! | `gone` | requests wait for a primary that cannot be reached |
+//! | `steady` | which requests do not wait while the primary of a group hands over |
 //!
 //! The doors, which code outside of the room calls, by file:
 //!
@@ -39,6 +40,7 @@
 //! - `repeat`: `repeat_reads`
 //! - `sent_on`: `forget_order`
 //! - `split`: `split_by_slot`
+//! - `steady`: `spares`, `spares_keys`
 //! - `unowned`: `awaits_owner`, `awaits_owner_of`, `await_owner`, `forget_wait`, `bring_wait`,
 //!   `end_wait_for_server`, `end_overdue_waits_for_maps`
 
@@ -60,6 +62,7 @@ mod rounds;
 mod sent_on;
 mod split;
 mod state;
+mod steady;
 mod unowned;
 
 pub(in crate::core) use hedging::Hedging;

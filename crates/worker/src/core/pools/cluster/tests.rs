@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 mod blocking;
+mod groups;
 mod map;
 mod redirected;
 mod sent_on;

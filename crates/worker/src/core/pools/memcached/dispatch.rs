@@ -103,7 +103,10 @@ impl Plane {
         call: &mut Call<'_>,
     ) -> bool {
         let verb = call.request.head.verb;
-        let Some(until) = pool.pause.holds_plain(writes(verb), self.clock.now) else {
+        let held = pool.pause.holds_plain(writes(verb), self.clock.now);
+        let Some(until) = held
+            .filter(|_| !self.spares_keys(pool, call.session.pool, call.request.keys(call.bytes)))
+        else {
             if pool.pause.is_monitored() {
                 self.show_memcached(
                     ClientRef { key: call.key, session: call.session },
