@@ -5,6 +5,7 @@
 //! late, who hangs and still believes to lead, and when the coordinator comes back from a backup.
 
 mod audit;
+mod clock;
 mod engine;
 mod groups;
 mod people;

@@ -1,5 +1,6 @@
 //! A control node's process and a member's process.
 
+use super::clock::Clocks;
 use super::engine::{Engine, USABLE};
 use crate::random::Random;
 use keyway_base::Time;
@@ -25,7 +26,8 @@ pub(super) struct Sent {
 #[derive(Debug)]
 pub(super) struct Control {
     pub leader: Leader,
-    /// The session, and when it was last renewed.
+    pub clocks: Clocks,
+    /// The session, and when it was last renewed by the clock of the process.
     pub session: Option<(u64, Time)>,
     /// True if the machine was not told yet that the session is lost.
     pub believes: bool,
@@ -51,7 +53,7 @@ pub(super) fn member_id(nth: usize) -> NodeId {
 }
 
 impl Control {
-    pub fn new(nth: usize) -> Control {
+    pub fn new(nth: usize, clocks: Clocks) -> Control {
         let me = Identity {
             cluster: CLUSTER.to_owned(),
             node: control_id(nth),
@@ -62,6 +64,7 @@ impl Control {
         leader.keep_audit(super::audit::KEPT);
         Control {
             leader,
+            clocks,
             session: None,
             believes: false,
             watched: None,
@@ -75,11 +78,11 @@ impl Control {
 
     /// Keeps the session, and watches: one step of the thread that speaks to the coordinator.
     pub fn speak(&mut self, engine: &mut Engine, random: &mut Random, now: Time) {
-        let is_cut = self.cut_until > now;
+        let (is_cut, own) = (self.cut_until > now, self.clocks.at(now));
         if let Some((session, renewed)) = self.session {
             if !is_cut && engine.renew(session, now) {
-                self.session = Some((session, now));
-            } else if now.since(renewed) >= USABLE || !is_cut {
+                self.session = Some((session, own));
+            } else if own.since(renewed) >= USABLE || !is_cut {
                 // It is told, sooner or later: meanwhile the machine believes.
                 self.session = None;
             }
@@ -88,36 +91,36 @@ impl Control {
             if random.percent(50) {
                 self.believes = false;
                 self.watched = None;
-                self.leader.handle_session(None, now);
+                self.leader.handle_session(None, own);
             }
             return;
         }
         if is_cut {
             if random.percent(10) {
-                self.leader.handle_fault("cut off", false, now);
+                self.leader.handle_fault("cut off", false, own);
             }
             return;
         }
         match (self.session, self.watched) {
             (None, _) => {
                 let session = engine.begin(now);
-                self.session = Some((session, now));
+                self.session = Some((session, own));
                 self.believes = true;
                 self.watched = None;
-                self.leader.handle_session(Some(session), now);
+                self.leader.handle_session(Some(session), own);
             }
             (Some(_), None) => {
                 let (revision, facts) = engine.list();
                 self.watched = Some(revision);
-                self.leader.handle_listed(revision, facts, now);
+                self.leader.handle_listed(revision, facts, own);
             }
             (Some(_), Some(seen)) if seen > engine.revision() => {
-                self.leader.handle_fault("the revision went back", true, now);
+                self.leader.handle_fault("the revision went back", true, own);
             }
             (Some(_), Some(seen)) => {
                 if let Some((revision, changes)) = engine.after(seen) {
                     self.watched = Some(revision);
-                    self.leader.handle_changes(revision, changes, now);
+                    self.leader.handle_changes(revision, changes, own);
                 }
             }
         }
@@ -128,6 +131,7 @@ impl Control {
 #[derive(Debug)]
 pub(super) struct Proxy {
     pub member: Member,
+    pub clocks: Clocks,
     pub disk: Option<Vec<u8>>,
     /// The newest version on the disk.
     pub saved: Option<Version>,
@@ -146,7 +150,7 @@ pub(super) struct Proxy {
 }
 
 impl Proxy {
-    pub fn start(nth: usize, disk: Option<Vec<u8>>) -> Proxy {
+    pub fn start(nth: usize, disk: Option<Vec<u8>>, clocks: Clocks) -> Proxy {
         let saved = disk.as_deref().and_then(|bytes| Saved::decode(bytes).ok());
         let choices = saved.iter().flat_map(|saved| [Some(&saved.newest), saved.good.as_ref()]);
         let running = choices.flatten().find(|one| is_good(one)).cloned();
@@ -160,6 +164,7 @@ impl Proxy {
         let (topic, measured, process, happened) = (None, Measured::default(), 0, 0);
         Proxy {
             member,
+            clocks,
             disk,
             saved: newest,
             running,
@@ -178,7 +183,8 @@ impl Proxy {
         for _ in 0..count {
             let text = format!("{} {}", self.process, self.happened);
             self.happened += 1;
-            self.member.note_event(Event::new(0, "test", Severity::Info, &text), now);
+            self.member
+                .note_event(Event::new(0, "test", Severity::Info, &text), self.clocks.at(now));
         }
     }
 
@@ -194,26 +200,26 @@ impl Proxy {
             let text = self.running.as_ref().map_or("", |one| &one.text);
             self.measured.errors += if is_sick(text) { more } else { 0 };
         }
-        self.member.handle_measured(self.measured, now);
+        self.member.handle_measured(self.measured, self.clocks.at(now));
     }
 
     /// Finishes what the machine has ordered of the disk or of the process.
     pub fn work(&mut self, is_disk_full: bool, now: Time) {
         match self.pending.pop_front() {
             Some(MemberAction::Save(_)) if is_disk_full => {
-                self.member.handle_saved(Err("full".to_owned()), now);
+                self.member.handle_saved(Err("full".to_owned()), self.clocks.at(now));
             }
             Some(MemberAction::Save(saved)) => {
                 self.disk = Some(saved.encode());
                 self.saved = Some(saved.newest.version);
-                self.member.handle_saved(Ok(()), now);
+                self.member.handle_saved(Ok(()), self.clocks.at(now));
             }
             Some(MemberAction::Apply(document)) => {
                 let outcome = if is_good(&document) { Ok(()) } else { Err("wrong".to_owned()) };
                 if outcome.is_ok() {
                     self.running = Some(document);
                 }
-                self.member.handle_applied(outcome, now);
+                self.member.handle_applied(outcome, self.clocks.at(now));
             }
             _ => {}
         }

@@ -2,6 +2,7 @@
 
 use super::FleetReport;
 use super::audit::Audit;
+use super::clock::Clocks;
 use super::engine::Engine;
 use super::people::{Control, Proxy, Sent, control_id, member_id};
 use super::rollouts::Rollouts;
@@ -70,6 +71,8 @@ pub(super) struct World {
     /// The events that some control node has taken.
     events: BTreeSet<(NodeId, String)>,
     next_process: u64,
+    /// Processes that were started later.
+    started: u64,
     went_back: bool,
     may_go_back: bool,
     is_peace: bool,
@@ -89,8 +92,12 @@ impl World {
             now: Time(1_000_000_000),
             engine: Engine::default(),
             backups: Vec::new(),
-            controls: (0..controls as usize).map(|nth| Some(Control::new(nth))).collect(),
-            proxies: (0..members).map(|nth| Proxy::start(nth as usize, None)).collect(),
+            controls: (0..controls as usize)
+                .map(|nth| Some(Control::new(nth, Clocks::of(seed, nth as u64))))
+                .collect(),
+            proxies: (0..members)
+                .map(|nth| Proxy::start(nth as usize, None, Clocks::of(seed, 8 + nth)))
+                .collect(),
             messages: Vec::new(),
             orders: BTreeMap::new(),
             stored: BTreeMap::new(),
@@ -101,6 +108,7 @@ impl World {
             audit: Audit::default(),
             events: BTreeSet::new(),
             next_process: 0,
+            started: 0,
             went_back: false,
             may_go_back,
             is_peace: false,
@@ -108,6 +116,12 @@ impl World {
             report: FleetReport::default(),
             story: has_story.then(String::new),
         }
+    }
+
+    /// Returns the clocks of a process that starts.
+    fn clocks(&mut self) -> Clocks {
+        self.started += 1;
+        Clocks::of(self.seed, 100 + self.started)
     }
 
     fn tell(&mut self, what: impl FnOnce() -> String) {
@@ -145,11 +159,15 @@ impl World {
         self.is_peace = true;
         for nth in 0..self.controls.len() {
             let has_ended = self.controls[nth].as_ref().is_none_or(|one| {
-                one.leader.view(self.now).fault.is_some_and(|fault| fault.contains("went back"))
+                one.leader
+                    .view(one.clocks.at(self.now))
+                    .fault
+                    .is_some_and(|fault| fault.contains("went back"))
             });
             if has_ended || self.went_back {
                 // Operators start again what refuses to go on.
-                self.replace(nth, Some(Control::new(nth)));
+                let clocks = self.clocks();
+                self.replace(nth, Some(Control::new(nth, clocks)));
             }
         }
     }
@@ -213,7 +231,7 @@ impl World {
         };
         self.tell(|| format!("control {nth}: {written:?}"));
         if let Some(control) = &mut self.controls[nth] {
-            control.leader.handle_written(ticket, written, self.now);
+            control.leader.handle_written(ticket, written, control.clocks.at(self.now));
         }
         let looked = self.rollouts.look(&self.engine, &mut self.report);
         match looked.and_then(|()| self.audit.look(&self.engine)) {
@@ -244,7 +262,7 @@ impl World {
             Message::Word { to, awaited, has_arrived } => {
                 let proxy = &mut self.proxies[to];
                 if proxy.awaited.take_if(|number| *number == awaited).is_some() {
-                    proxy.member.handle_reported(has_arrived, self.now);
+                    proxy.member.handle_reported(has_arrived, proxy.clocks.at(self.now));
                 }
             }
             Message::Report { from, to, body, awaited } => {
@@ -252,7 +270,11 @@ impl World {
                 let control = nth.and_then(|nth| self.controls[nth].as_mut());
                 let has_arrived = control.is_some();
                 if let Some(control) = control {
-                    control.leader.handle_report(member_id(from), &body, self.now);
+                    control.leader.handle_report(
+                        member_id(from),
+                        &body,
+                        control.clocks.at(self.now),
+                    );
                 }
                 if let Some(awaited) = awaited {
                     self.messages.push(Message::Word { to: from, awaited, has_arrived });
@@ -265,7 +287,8 @@ impl World {
         let version = published.stamp();
         let topic = &mut self.proxies[to].topic;
         *topic = (*topic).max(Some((version.epoch, version.revision)));
-        let outcome = self.proxies[to].member.handle_published(published, self.now);
+        let proxy = &mut self.proxies[to];
+        let outcome = proxy.member.handle_published(published, proxy.clocks.at(self.now));
         self.tell(|| format!("member {to}: push {version}: {outcome:?}"));
         self.report.refusals += u64::from(outcome.is_err());
     }
@@ -302,12 +325,14 @@ impl World {
         self.engine.expire(self.now);
         for control in self.controls.iter_mut().flatten() {
             if control.hangs_until <= self.now {
-                control.leader.handle_timeout(self.now);
+                let wall = control.clocks.wall();
+                control.leader.set_wall_clock(wall);
+                control.leader.handle_timeout(control.clocks.at(self.now));
             }
         }
         for proxy in &mut self.proxies {
             if proxy.hangs_until <= self.now {
-                proxy.member.handle_timeout(self.now);
+                proxy.member.handle_timeout(proxy.clocks.at(self.now));
             }
         }
     }
@@ -341,7 +366,7 @@ impl World {
         let (text, by, changes) = (text.into(), author(id), vec!["something".to_owned()]);
         let order = Apply { id, base, text, at: 0, by, back_to: None, changes, rollout };
         if let Some(control) = &mut self.controls[nth] {
-            control.leader.apply(order, self.now);
+            control.leader.apply(order, control.clocks.at(self.now));
         }
     }
 
@@ -364,7 +389,7 @@ impl World {
         let order = Steer { id, what, at: 0, by: author(id), revision: None };
         let Some(control) = &mut self.controls[nth] else { return };
         self.orders.insert(id, (nth, None));
-        control.leader.steer(order, self.now);
+        control.leader.steer(order, control.clocks.at(self.now));
     }
 
     /// An operator has the leader go on after a restored backup.
@@ -372,7 +397,7 @@ impl World {
         let leads = |one: &Option<Control>| one.as_ref().is_some_and(|one| one.leader.leads());
         let Some(nth) = self.controls.iter().position(leads) else { return };
         let Some(control) = &self.controls[nth] else { return };
-        let view = control.leader.view(self.now);
+        let view = control.leader.view(control.clocks.at(self.now));
         match view.rollout.is_some_and(|rollout| rollout.is_active) {
             true => self.steer_of(nth, Steering::Abort),
             false => self.order_of(nth, view.revision),
@@ -386,7 +411,7 @@ impl World {
             0..3 => {
                 self.report.kills += 1;
                 self.tell(|| format!("control {nth} is killed, or starts"));
-                let another = Control::new(nth);
+                let another = Control::new(nth, self.clocks());
                 if let Some(Control { session: Some((session, _)), .. }) = &self.controls[nth]
                     && self.random.percent(50)
                 {
@@ -413,7 +438,7 @@ impl World {
                 let nth = self.random.index(self.proxies.len());
                 self.tell(|| format!("member {nth} is killed"));
                 let disk = self.proxies[nth].disk.take();
-                self.proxies[nth] = Proxy::start(nth, disk);
+                self.proxies[nth] = Proxy::start(nth, disk, self.clocks());
                 self.next_process += 1;
                 self.proxies[nth].process = self.next_process;
                 self.proxies[nth].member.set_process(self.next_process);
@@ -426,7 +451,7 @@ impl World {
                 // The bus notices, or not.
                 if self.random.percent(50) {
                     for control in self.controls.iter_mut().flatten() {
-                        control.leader.handle_left(member_id(nth), self.now);
+                        control.leader.handle_left(member_id(nth), control.clocks.at(self.now));
                     }
                 }
             }
@@ -443,7 +468,10 @@ impl World {
             let by = author(OrderId(self.next_order));
             let (what, why) = ("POST /v1/fleet/document".to_owned(), "a viewer".to_owned());
             if let Some(control) = &mut self.controls[nth] {
-                control.leader.note_refused(RefusedRequest { at: 0, by, what, why }, self.now);
+                control.leader.note_refused(
+                    RefusedRequest { at: 0, by, what, why },
+                    control.clocks.at(self.now),
+                );
             }
         }
     }
@@ -556,7 +584,9 @@ impl World {
         if known.is_some_and(|known| known != text) && !self.went_back {
             return Err(self.broken(format!("two documents are published as {version}")));
         }
-        let fact = self.controls[nth].as_ref().and_then(|one| one.leader.view(self.now).leader);
+        let fact = self.controls[nth]
+            .as_ref()
+            .and_then(|one| one.leader.view(one.clocks.at(self.now)).leader);
         if let Some(leader) = fact {
             let known = self.leaders.insert(leader.fact.epoch, leader.fact.token);
             if known.is_some_and(|known| known != leader.fact.token) && !self.went_back {
@@ -652,7 +682,7 @@ impl World {
         };
         self.check_audit(leader)?;
         let Some(control) = &self.controls[leader] else { return Ok(()) };
-        let view = control.leader.view(self.now);
+        let view = control.leader.view(control.clocks.at(self.now));
         let documents = control.leader.documents();
         let newest = view.published;
         let text = documents.first().map(|one| one.text.to_string()).unwrap_or_default();

@@ -50,7 +50,7 @@ impl GroupsWorld {
                 self.observers[nth].hang(long);
                 let id = self.observers[nth].id();
                 for control in self.controls.iter_mut().flatten() {
-                    control.leader.handle_left(id, self.now);
+                    control.leader.handle_left(id, control.clocks.at(self.now));
                 }
             }
             15 => self.change_document(),
@@ -91,7 +91,8 @@ impl GroupsWorld {
             self.engine.end(*session);
         }
         let starts = self.controls[nth].is_none() || self.random.percent(50);
-        self.replace(nth, starts.then(|| Control::new(nth)));
+        let clocks = self.clocks();
+        self.replace(nth, starts.then(|| Control::new(nth, clocks)));
     }
 
     fn back_up_or_restore(&mut self) {

@@ -15,6 +15,7 @@ mod pool;
 mod servers;
 
 use super::FleetReport;
+use super::clock::Clocks;
 use super::engine::Engine;
 use super::people::{Control, Sent, control_id};
 use crate::random::Random;
@@ -50,6 +51,8 @@ pub(super) struct GroupsWorld {
     /// The largest number of a decision about any pool.
     highest: u64,
     operators: Operators,
+    /// Processes that were started later.
+    started: u64,
     went_back: bool,
     may_go_back: bool,
     is_peace: bool,
@@ -73,7 +76,9 @@ impl GroupsWorld {
             now: Time(1_000_000_000),
             engine: Engine::default(),
             backups: Vec::new(),
-            controls: (0..controls).map(|nth| Some(Control::new(nth))).collect(),
+            controls: (0..controls)
+                .map(|nth| Some(Control::new(nth, Clocks::of(seed, nth as u64))))
+                .collect(),
             topics: vec![None; controls],
             orders: Vec::new(),
             observers: (0..observers)
@@ -83,6 +88,7 @@ impl GroupsWorld {
             listed: Listed::new(count, controls, &mut random),
             highest: 0,
             operators: Operators::default(),
+            started: 0,
             went_back: false,
             may_go_back: random.percent(20),
             is_peace: false,
@@ -90,6 +96,12 @@ impl GroupsWorld {
             story: has_story.then(String::new),
             random,
         }
+    }
+
+    /// Returns the clocks of a process that starts.
+    fn clocks(&mut self) -> Clocks {
+        self.started += 1;
+        Clocks::of(self.seed, 100 + self.started)
     }
 
     fn tell(&mut self, what: impl FnOnce() -> String) {
@@ -173,7 +185,7 @@ impl GroupsWorld {
         let listed = self.listed.pools().into_iter();
         let settings = listed.map(|pool| self.pools[pool].settings().clone()).collect();
         if let Some(control) = &mut self.controls[nth] {
-            control.leader.set_groups(settings, self.now);
+            control.leader.set_groups(settings, control.clocks.at(self.now));
         }
     }
 
@@ -197,7 +209,7 @@ impl GroupsWorld {
         };
         self.tell(|| format!("control {nth}: {written:?}"));
         if let Some(control) = &mut self.controls[nth] {
-            control.leader.handle_written(ticket, written, self.now);
+            control.leader.handle_written(ticket, written, control.clocks.at(self.now));
         }
         self.look()
     }
@@ -269,7 +281,7 @@ impl GroupsWorld {
             }
             let Some(control) = &mut self.controls[to] else { continue };
             if control.hangs_until <= self.now {
-                control.leader.handle_report(id, &body, self.now);
+                control.leader.handle_report(id, &body, control.clocks.at(self.now));
                 for pool in used.iter().filter(|pool| self.listed.taken(to, **pool) == Some(true)) {
                     self.pools[*pool].note_heard(id, to, self.now);
                 }
@@ -286,7 +298,7 @@ impl GroupsWorld {
             }
             let seen = self.pools[pool].seen_by(control_id(nth), 0, self.now);
             if let Some(control) = &mut self.controls[nth] {
-                control.leader.probed(seen, self.now);
+                control.leader.probed(seen, control.clocks.at(self.now));
             }
             if self.listed.taken(nth, pool) == Some(true) {
                 self.pools[pool].note_heard(control_id(nth), nth, self.now);
@@ -307,7 +319,11 @@ impl GroupsWorld {
         let outcome = servers.execute(control_id(nth), &order.what, is_bad, self.now);
         self.tell(|| format!("control {nth}: {:?}: {outcome:?}", order.what));
         if let Some(control) = &mut self.controls[nth] {
-            control.leader.commanded((&order.pool, order.number), outcome, self.now);
+            control.leader.commanded(
+                (&order.pool, order.number),
+                outcome,
+                control.clocks.at(self.now),
+            );
         }
     }
 
@@ -332,7 +348,9 @@ impl GroupsWorld {
         self.engine.expire(self.now);
         for control in self.controls.iter_mut().flatten() {
             if control.hangs_until <= self.now {
-                control.leader.handle_timeout(self.now);
+                let wall = control.clocks.wall();
+                control.leader.set_wall_clock(wall);
+                control.leader.handle_timeout(control.clocks.at(self.now));
             }
         }
     }
@@ -354,7 +372,7 @@ impl GroupsWorld {
         let control = self.controls[nth].as_mut()?;
         let (id, by) = self.operators.ask(Asked { nth, pool: Some(pool), to: to.clone() });
         let pool = self.pools[pool].name().to_owned();
-        control.leader.failover(Failover { id, pool, to, at: 0, by }, self.now);
+        control.leader.failover(Failover { id, pool, to, at: 0, by }, control.clocks.at(self.now));
         Some(id)
     }
 

@@ -53,10 +53,14 @@ impl GroupsWorld {
         self.pools.iter_mut().for_each(|pool| pool.servers().heal(self.now));
         for nth in 0..self.controls.len() {
             let has_ended = self.controls[nth].as_ref().is_none_or(|one| {
-                one.leader.view(self.now).fault.is_some_and(|fault| fault.contains("went back"))
+                one.leader
+                    .view(one.clocks.at(self.now))
+                    .fault
+                    .is_some_and(|fault| fault.contains("went back"))
             });
             if has_ended || self.went_back {
-                self.replace(nth, Some(Control::new(nth)));
+                let clocks = self.clocks();
+                self.replace(nth, Some(Control::new(nth, clocks)));
             }
         }
         let listed = self.listed.pools();
@@ -88,7 +92,7 @@ impl GroupsWorld {
             changes: Vec::new(),
             rollout: None,
         };
-        control.leader.apply(order, self.now);
+        control.leader.apply(order, control.clocks.at(self.now));
     }
 
     /// An operator names the primaries that control does not decide by itself: all of them once if the
