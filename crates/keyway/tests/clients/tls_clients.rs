@@ -130,7 +130,7 @@ fn who_has_the_wrong_certificate_or_none_of_tls_is_turned_away_and_counted() {
             TlsLogin { identity: Some(name), ..TlsLogin::new(&files) }.connect(front.at);
         assert!(!client.ping(), "{name}");
         front.wait_refused(fault, before + 1.0);
-        assert!(front.log().contains(words), "{}", front.log());
+        wait_until("the log tells of it", WITHIN, || front.log().contains(words));
     }
     // These clients do not trust the certificate, speak another protocol, send nothing, or leave.
     let other = files.write("other.pem", &Authority::new("a third").certificate);
