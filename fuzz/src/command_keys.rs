@@ -9,7 +9,7 @@ use keyway_command::{Args, COMMANDS, Handling, Request};
 use keyway_proxy::Identity;
 use keyway_proxy::local::{self, ClientRegistry, LocalContext};
 use keyway_resp::reply;
-use keyway_route::{Route, route};
+use keyway_route::{Route, Spread, route};
 use keyway_topology::{Distribution, Server, ServerSet};
 
 /// Words that key specs and options look for, and counts at their edges.
@@ -141,7 +141,8 @@ fn routes_to_a_server_there_is(request: &Request, choices: &mut Choices) {
         Route::Split(split) => {
             assert_eq!((request.args.len() - 1) % usize::from(split.args_per_key), 0);
         }
-        Route::CrossSlot { servers } => assert!((2..=3).contains(&servers)),
+        Route::CrossSlot(Spread::Servers(servers)) => assert!((2..=3).contains(&servers)),
+        Route::CrossSlot(Spread::Slots(_)) => panic!("these keys have no slots"),
         Route::Unrouted => assert_eq!(live & 7, 7),
         Route::Refused(reason) => {
             let mut out = Vec::new();

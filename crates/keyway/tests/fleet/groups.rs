@@ -5,9 +5,10 @@ use keyway_testkit::{
     CheckedLoad, Client, Keyway, KeywayConfig, LoadShape, Pool, Replicated, Value, wait_for,
     wait_until, watchdog,
 };
+use parking_lot::{RwLock, RwLockReadGuard};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -22,7 +23,7 @@ const REPLACED_WITHIN: Duration = Duration::from_secs(1);
 static MACHINE: RwLock<()> = RwLock::new(());
 
 fn beside_others() -> RwLockReadGuard<'static, ()> {
-    MACHINE.read().unwrap_or_else(PoisonError::into_inner)
+    MACHINE.read()
 }
 
 /// The state of the pool `main`, as the node that leads tells it.
@@ -164,7 +165,7 @@ enum End {
 /// The primary ends: another server is the primary in time, and the first one is a replica before
 /// anybody reads it.
 fn ended_primary(end: End) {
-    let _alone = MACHINE.write().unwrap_or_else(PoisonError::into_inner);
+    let _alone = MACHINE.write();
     let _watchdog = watchdog(Duration::from_secs(120), "a primary that ends");
     let mut servers = Replicated::start(2);
     let addresses = servers.addresses();
