@@ -49,6 +49,9 @@ impl Source {
         }
         let entries = match self {
             Source::Files(folder) => {
+                if !folder.join(&ROOT[1..]).is_dir() {
+                    bail!("{} has no folder {}", folder.display(), &ROOT[1..]);
+                }
                 return read_files(&folder.join(&ROOT[1..]).join(product))
                     .with_context(|| format!("cannot read {self}"));
             }
