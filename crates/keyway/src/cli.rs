@@ -142,13 +142,13 @@ struct Import {
     from: Foreign,
     /// Its file; for Codis the name of the product.
     file: PathBuf,
-    /// Of Codis: the folder of a coordinator of files, with codis3 in it.
+    /// For Codis: the folder that its coordinator of files writes to, with codis3 in it.
     #[arg(long, value_name = "FOLDER", group = "coordinator")]
     files: Option<PathBuf>,
-    /// Of Codis: addresses of ZooKeeper, with commas between.
+    /// For Codis: addresses of ZooKeeper, with commas between.
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', group = "coordinator")]
     zookeeper: Vec<String>,
-    /// Of Codis: addresses of etcd, with commas between.
+    /// For Codis: addresses of etcd, with commas between.
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', group = "coordinator")]
     etcd: Vec<String>,
 }

@@ -189,11 +189,8 @@ mod tests {
     use keyway_topology::{HashTag, Server, SlotMap, SlotSpace};
     use std::sync::Arc;
 
-    fn routed(line: &str, tag: Option<HashTag>, live: impl Fn(usize) -> bool) -> Route {
-        let servers = ["a:1", "b:1", "c:1"].map(|text| Server::parse(text).unwrap());
-        let mut pool = ServerSet::new(servers.to_vec());
-        pool.hash_tag = tag;
-        let ring = pool.ring(live);
+    /// Routes a request of words with a space between.
+    fn route_words(line: &str, pool: &ServerSet, ring: &Ring) -> Route {
         let mut ranges = Vec::new();
         let mut start = 0;
         for word in line.split(' ') {
@@ -201,7 +198,15 @@ mod tests {
             start += word.len() + 1;
         }
         let request = Request::resolve(Args::new(line.as_bytes(), &ranges)).unwrap();
-        route(&request, &pool, &ring, 0, &mut Vec::new())
+        route(&request, pool, ring, 0, &mut Vec::new())
+    }
+
+    fn routed(line: &str, tag: Option<HashTag>, live: impl Fn(usize) -> bool) -> Route {
+        let servers = ["a:1", "b:1", "c:1"].map(|text| Server::parse(text).unwrap());
+        let mut pool = ServerSet::new(servers.to_vec());
+        pool.hash_tag = tag;
+        let ring = pool.ring(live);
+        route_words(line, &pool, &ring)
     }
 
     #[test]
@@ -222,16 +227,7 @@ mod tests {
         let mut pool = ServerSet::new(vec![Server::parse("a:1").unwrap(); 2]);
         (pool.hash, pool.hash_tag) = (map.space().hash(), Some(map.space().hash_tag()));
         let ring = Ring::of_groups(Arc::new(map), [1].into());
-        let route = |line: &str| {
-            let mut ranges = Vec::new();
-            let mut start = 0;
-            for word in line.split(' ') {
-                ranges.push(ByteRange::new(start, start + word.len()));
-                start += word.len() + 1;
-            }
-            let request = Request::resolve(Args::new(line.as_bytes(), &ranges)).unwrap();
-            route(&request, &pool, &ring, 0, &mut Vec::new())
-        };
+        let route = |line: &str| route_words(line, &pool, &ring);
         assert_eq!(route("get foo"), Route::One(1));
         assert_eq!(route("sinter {t}1 {t}2"), Route::One(1));
         assert_eq!(route("sinter x{}1 y{}2"), Route::One(1), "an empty tag is one");

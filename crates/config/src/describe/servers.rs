@@ -12,8 +12,8 @@ use crate::toml_text::string;
 use crate::value::format_duration;
 use keyway_memcache::Dialect;
 use keyway_topology::{
-    ClusterPool, Discovery, Ejection, HashTag, HedgeAfter, HedgePolicy, MemcachedPool,
-    PrimarySource, Rejoin, ReplicatedPool, ServerOptions, ServerSet, SlotsPool,
+    ClusterPool, Discovery, Ejection, FailoverPolicy, HashTag, HedgeAfter, HedgePolicy,
+    MemcachedPool, PrimarySource, Rejoin, ReplicatedPool, ServerOptions, ServerSet, SlotsPool,
 };
 
 pub(super) fn sharded(set: &ServerSet, config: &ServersConfig, out: &mut Out) {
@@ -83,14 +83,7 @@ pub(super) fn replicated(
     }
     placed(&pool.servers, table, out);
     found_out(&pool.discovery, table, pool.source != PrimarySource::Servers, out);
-    if let Some(failover) = &pool.failover {
-        out.entry(table, "failover", &failover_text(failover));
-    }
-    connections(options, table, out);
-    secret(table, PASSWORD, &options.password, &config.password_from, out);
-    out.entry(table, "allow_flush", &options.allow_flush.to_string());
-    slow_log(table, (options.slower_than, options.slow_log_len_max), out);
-    bounds((options, config), table, out);
+    of_groups(pool.failover.as_ref(), (options, config), table, out);
 }
 
 pub(super) fn slots(pool: &SlotsPool, config: &ServersConfig, out: &mut Out) {
@@ -106,7 +99,17 @@ pub(super) fn slots(pool: &SlotsPool, config: &ServersConfig, out: &mut Out) {
     });
     out.entry(table, "groups", &format!("[\n{}]", groups.collect::<String>()));
     found_out(&pool.discovery, table, false, out);
-    if let Some(failover) = &pool.failover {
+    of_groups(pool.failover.as_ref(), (options, config), table, out);
+}
+
+/// Writes what pools of primaries with replicas have in common.
+fn of_groups(
+    failover: Option<&FailoverPolicy>,
+    (options, config): (&ServerOptions, &ServersConfig),
+    table: &'static Table,
+    out: &mut Out,
+) {
+    if let Some(failover) = failover {
         out.entry(table, "failover", &failover_text(failover));
     }
     connections(options, table, out);

@@ -2,13 +2,13 @@
 
 use super::Imported;
 use keyway_config::Config;
-use keyway_topology::Endpoint;
+use keyway_topology::{Endpoint, SlotSpace};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// Number of slots of a product.
-const SLOTS: usize = 1024;
+const SLOTS: usize = SlotSpace::Codis.count() as usize;
 
 /// Most faults that are told.
 const FAULTS_MAX: usize = 20;

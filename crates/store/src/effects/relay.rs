@@ -193,18 +193,23 @@ mod tests {
         effects.leave(reader);
     }
 
+    /// Returns numbers below a bound that are the same for the same `seed`.
+    fn random_from(seed: u64) -> impl FnMut(u64) -> u64 {
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        move |below| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state % below
+        }
+    }
+
     /// Law: while a reader is to come, every write is noted, whoever leaves or is lost meanwhile. So
     /// none that is under way at its cut is missing in its stream.
     #[test]
     fn effects_are_noted_for_a_reader_to_come_whatever_becomes_of_others() {
         for seed in 1..400_u64 {
-            let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            let mut random = |below: u64| {
-                state ^= state << 13;
-                state ^= state >> 7;
-                state ^= state << 17;
-                state % below
-            };
+            let mut random = random_from(seed);
             let effects = Effects::new();
             let mut readers = Vec::new();
             if random(2) == 0 {
@@ -250,13 +255,7 @@ mod tests {
     #[test]
     fn own_effects_and_relayed_ones_are_never_in_one_stream_at_once() {
         for seed in 1..2000_u64 {
-            let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            let mut random = |below: u64| {
-                state ^= state << 13;
-                state ^= state >> 7;
-                state ^= state << 17;
-                state % below
-            };
+            let mut random = random_from(seed);
             let effects = Effects::new();
             let (mut readers, mut expected) = (Vec::new(), 0);
             for _ in 0..random(40) {
