@@ -50,7 +50,11 @@ impl Source {
         let entries = match self {
             Source::Files(folder) => {
                 if !folder.join(&ROOT[1..]).is_dir() {
-                    bail!("{} has no folder {}", folder.display(), &ROOT[1..]);
+                    bail!(
+                        "{} has no folder {}: name the folder that has it with --files",
+                        folder.display(),
+                        &ROOT[1..]
+                    );
                 }
                 return read_files(&folder.join(&ROOT[1..]).join(product))
                     .with_context(|| format!("cannot read {self}"));
