@@ -4,7 +4,7 @@
 use crate::Config;
 use crate::error::{ConfigError, Problem, Report, quoted};
 use crate::model::{PoolConfig, PoolKindConfig, TlsConfig};
-use keyway_topology::{Endpoint, FailoverPolicy, Server, ServerOptions};
+use keyway_topology::{Endpoint, FailoverPolicy, Server, ServerGroup, ServerOptions, SlotSpace};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -66,6 +66,30 @@ impl PoolConfig {
             tls: config.tls.as_ref(),
         };
         (0..).zip(lists).map(group).collect()
+    }
+}
+
+/// A pool whose slots the control plane may move.
+#[derive(Clone, Debug)]
+pub struct ControlledSlots {
+    /// The name of the pool.
+    pub pool: String,
+    /// The slots, and the rule by which a key has one.
+    pub space: SlotSpace,
+    /// The groups, each with the ranges of slots that the document gives to it.
+    pub groups: Vec<(String, Vec<(u16, u16)>)>,
+}
+
+impl PoolConfig {
+    /// Returns what the control plane may move; `None` unless the pool is one of kind slots with
+    /// `failover`.
+    pub fn controlled_slots(&self) -> Option<ControlledSlots> {
+        let PoolKindConfig::Slots(pool, _) = &self.kind else { return None };
+        pool.failover.as_ref()?;
+        let ranges =
+            |(number, group): (u16, &ServerGroup)| (group.name.clone(), pool.map.ranges_of(number));
+        let groups = (0..).zip(&pool.groups).map(ranges).collect();
+        Some(ControlledSlots { pool: self.name.clone(), space: pool.map.space(), groups })
     }
 }
 

@@ -67,7 +67,7 @@ pub use describe::{MemoryBound, describe, kind_text};
 pub use document::reference;
 pub use document_changes::DocumentChange;
 pub use error::ConfigError;
-pub use group_servers::ControlledGroup;
+pub use group_servers::{ControlledGroup, ControlledSlots};
 pub use load::read_file;
 pub use model::{
     AccessConfig, ClusterModeConfig, Config, ControlConfig, DocumentConfig, Eviction, InsideConfig,

@@ -147,6 +147,8 @@ fn answer(state: &dyn AdminState, resource: Resource, call: &Call<'_>) -> Result
         | Resource::OfMembers(_)
         | Resource::Groups
         | Resource::FailOver
+        | Resource::Slots
+        | Resource::MoveSlots
         | Resource::Audit
         | Resource::Events => Err(no_control()),
         Resource::Description => Ok(description()),

@@ -5,6 +5,7 @@ use crate::backends::as_utc;
 use crate::events::EventLog;
 use crate::groups::{FailoverOrder, GroupStatus};
 use crate::members::{MemberAnswer, PassedRequest, Selection};
+use crate::slots::{SlotsAsk, SlotsStatus};
 use keyway_fleet::AuditLog;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -67,6 +68,20 @@ pub trait FleetApi: Send + Sync {
     /// # Errors
     /// Returns why it was not done, or is not known to be.
     fn fail_over(&self, order: &FailoverOrder, by: &Caller) -> Result<(), ApplyRefusal>;
+
+    /// Returns the pools whose slots may move, in the order of their names. A node that does not lead
+    /// knows none.
+    ///
+    /// # Errors
+    /// Returns a text if the node does not answer, or does not lead.
+    fn slots(&self) -> Result<Vec<SlotsStatus>, String>;
+
+    /// Carries out an order about the slots of a pool. Returns the number of the first plan that it has
+    /// made or changed.
+    ///
+    /// # Errors
+    /// Returns why it was not done, or is not known to be.
+    fn order_slots(&self, ask: SlotsAsk, by: &Caller) -> Result<u64, ApplyRefusal>;
 
     /// Returns the audit log, as the coordinator has it.
     ///

@@ -11,6 +11,7 @@ use crate::groups::{FailoverOrder, GroupList};
 use crate::members;
 use crate::problem::Problem;
 use crate::resources::Resource;
+use crate::slots::{SlotsAsk, SlotsList};
 use crate::state::AdminState;
 use http_body_util::Full;
 use hyper::StatusCode;
@@ -62,6 +63,16 @@ pub(crate) fn refused(refusal: ApplyRefusal) -> Problem {
     }
 }
 
+/// Returns the problem of an order that has no document.
+fn refused_order(refusal: ApplyRefusal) -> Problem {
+    match refusal {
+        ApplyRefusal::Invalid(errors) => {
+            Problem::new(StatusCode::UNPROCESSABLE_ENTITY, errors.join("; "))
+        }
+        refusal => refused(refusal),
+    }
+}
+
 /// Answers for a control node, which has few of the resources of a process that serves.
 pub(crate) fn answer(
     state: &dyn AdminState,
@@ -104,6 +115,13 @@ pub(crate) fn answer(
             call.check_pool(order.pool.split(':').next().unwrap_or_default())?;
             fleet.fail_over(&order, call.caller).map_err(refused)?;
             Ok(json(&GroupList { groups: fleet.groups().map_err(mute)? }))
+        }
+        Resource::Slots => Ok(json(&SlotsList { pools: fleet.slots().map_err(mute)?, plan: None })),
+        Resource::MoveSlots => {
+            let ask: SlotsAsk = body(call)?;
+            call.check_pool(&ask.pool)?;
+            let plan = Some(fleet.order_slots(ask, call.caller).map_err(refused_order)?);
+            Ok(json(&SlotsList { pools: fleet.slots().map_err(mute)?, plan }))
         }
         _ => {
             let what = "this process is a control node: it serves no clients; see /v1/fleet";

@@ -29,6 +29,7 @@ mod resources;
 mod routes;
 mod seat;
 mod secured;
+mod slots;
 mod state;
 
 pub use access::{Access, CHANGE_HEADER, Caller, Credential};
@@ -54,4 +55,5 @@ pub use process::{
 };
 pub use routes::MEMBERS_READ_MAX;
 pub use seat::{Engine, Seat, Told};
+pub use slots::{PlanProgress, PlanStatus, SlotsAction, SlotsAsk, SlotsOfGroup, SlotsStatus};
 pub use state::{AdminState, NotedRequest, ScriptKill};

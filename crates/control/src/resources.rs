@@ -34,6 +34,8 @@ pub(crate) enum Resource {
     OfMembers(OfMembers),
     Groups,
     FailOver,
+    Slots,
+    MoveSlots,
     Audit,
     Events,
     Description,
@@ -59,6 +61,7 @@ impl Resource {
             | Self::ReadRollout
             | Self::Proxies
             | Self::Groups
+            | Self::Slots
             | Self::Audit
             | Self::Events
             | Self::Description => Need::Read,
@@ -67,7 +70,8 @@ impl Resource {
             | Self::KillScript
             | Self::ApplyDocument
             | Self::SteerRollout
-            | Self::FailOver => Need::Pools,
+            | Self::FailOver
+            | Self::MoveSlots => Need::Pools,
             Self::SetLogLevel | Self::Drain | Self::Reload | Self::Upgrade => Need::Admin,
             Self::OfMembers(which) => which.need(),
         }
@@ -87,6 +91,8 @@ impl Resource {
                 | Self::OfMembers(_)
                 | Self::Groups
                 | Self::FailOver
+                | Self::Slots
+                | Self::MoveSlots
                 | Self::Audit
                 | Self::Events
         )
@@ -101,7 +107,7 @@ impl Resource {
 }
 
 /// Every resource, with its method and path.
-pub(crate) const ROUTES: [(Method, &str, Resource); 44] = [
+pub(crate) const ROUTES: [(Method, &str, Resource); 46] = [
     (Method::GET, "/v1/health", Resource::Health),
     (Method::GET, "/v1/ready", Resource::Ready),
     (Method::GET, "/v1/status", Resource::Status),
@@ -143,6 +149,8 @@ pub(crate) const ROUTES: [(Method, &str, Resource); 44] = [
     (Method::GET, "/v1/fleet/page", Resource::OfMembers(OfMembers::Page)),
     (Method::GET, "/v1/fleet/groups", Resource::Groups),
     (Method::POST, FAILOVER, Resource::FailOver),
+    (Method::GET, SLOTS, Resource::Slots),
+    (Method::POST, SLOTS, Resource::MoveSlots),
     (Method::GET, "/v1/fleet/audit", Resource::Audit),
     (Method::GET, EVENTS, Resource::Events),
     (Method::GET, "/v1/openapi.json", Resource::Description),
@@ -182,7 +190,7 @@ pub(crate) fn need(method: &Method, path: &str) -> Need {
 pub(crate) fn takes_long(method: &Method, path: &str) -> bool {
     is_of_members(path)
         || method == Method::POST
-            && matches!(path, "/v1/reload" | "/v1/upgrade" | DOCUMENT | ROLLOUT | FAILOVER)
+            && matches!(path, "/v1/reload" | "/v1/upgrade" | DOCUMENT | ROLLOUT | FAILOVER | SLOTS)
 }
 
 /// Returns whether members answer a request, which changes nothing.
@@ -206,6 +214,8 @@ const DOCUMENT: &str = "/v1/fleet/document";
 const ROLLOUT: &str = "/v1/fleet/rollout";
 
 const FAILOVER: &str = "/v1/fleet/groups/failover";
+
+const SLOTS: &str = "/v1/fleet/slots";
 
 /// The path of the fleet's events, whose answer may wait for the next one.
 pub(crate) const EVENTS: &str = "/v1/fleet/events";

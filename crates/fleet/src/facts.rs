@@ -7,6 +7,9 @@
 //!   documents/N       the document of revision N, of the latest ones
 //!   rollout           the rollout that is going on, or the latest one
 //!   members/ID        what a member has reported
+//!   groups/POOL       the primary of a group
+//!   slots/POOL        the map of a pool whose slots have moved, and its plans
+//!   decisions         the number of decisions about these so far
 //!   audit-head        the end of the audit log; see `audit`
 //!   audit/N           entry N of the audit log, of the latest ones
 //! ```
@@ -24,7 +27,8 @@ pub(crate) const ROLLOUT: &str = "rollout";
 pub(crate) const DOCUMENTS: &str = "documents/";
 pub(crate) const MEMBERS: &str = "members/";
 pub(crate) const GROUPS: &str = "groups/";
-/// The number of decisions about groups so far.
+pub(crate) const SLOTS: &str = "slots/";
+/// The number of decisions about groups and slots so far.
 pub(crate) const DECISIONS: &str = "decisions";
 
 /// A value of the coordinator.
@@ -151,6 +155,10 @@ pub(crate) fn member_key(id: NodeId) -> String {
 
 pub(crate) fn group_key(pool: &str) -> String {
     format!("{GROUPS}{pool}")
+}
+
+pub(crate) fn slots_key(pool: &str) -> String {
+    format!("{SLOTS}{pool}")
 }
 
 pub(crate) fn number(value: &[u8]) -> Option<u64> {

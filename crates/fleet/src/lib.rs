@@ -24,6 +24,7 @@ mod report;
 mod rollout;
 mod saved;
 mod seeing;
+mod slots;
 mod version;
 
 pub use audit::{
@@ -38,13 +39,18 @@ pub use groups::{
 };
 pub use leader::{
     Action as LeaderAction, Apply, ApplyFault, Failover, FleetView, GroupState, GroupView,
-    Identity, Leader, LeaderView, MemberView, Note, OrderId, PassedRequest, RefusedRequest,
-    RolloutOrder, RolloutView, ServerView, Steer, Steering, StoredDocument, Ticket,
+    Identity, Leader, LeaderView, MemberView, Note, OrderId, PassedRequest, PlanView,
+    RefusedRequest, RolloutOrder, RolloutView, ServerView, SlotsChange, SlotsOrder, SlotsView,
+    Steer, Steering, StoredDocument, Ticket,
 };
 pub use member::{Action as MemberAction, Begun, Member, Refusal};
 pub use report::{About, RefusedVersion, Report, Serving};
 pub use rollout::{Measured, Outcome, Rollout, RolloutState, Share, Tally};
 pub use saved::{Saved, SavedFault};
+pub use slots::{
+    MoverGroup, MoverOrder, MoverProgress, MoverReport, MoverWork, Plan, PlanPace, PlanPhase,
+    PublishedSlots, SlotRanges, SlotRangesFault, SlotsFact, SlotsSeen, SlotsSettings,
+};
 pub use version::Version;
 
 /// The topic of the bus on which control publishes the document.

@@ -14,7 +14,8 @@ use crate::limits::{REPORT_AGAIN, REPORT_WITHIN, SAVE_AGAIN};
 use crate::measuring::Measuring;
 use crate::seeing::Seeing;
 use crate::{
-    About, Document, Event, GroupSeen, Measured, Published, RefusedVersion, Report, Saved, Version,
+    About, Document, Event, GroupSeen, Measured, Published, RefusedVersion, Report, Saved,
+    SlotsSeen, Version,
 };
 use keyway_base::Time;
 use keyway_bus::NodeId;
@@ -173,6 +174,8 @@ pub struct Member {
     seeing: Seeing,
     /// The number of decisions about groups at the latest publication that was taken.
     decisions: u64,
+    /// The maps of pools whose slots may move, as this process obeys them.
+    slots: Vec<SlotsSeen>,
     events: Outbox,
     actions: VecDeque<Action>,
 }
@@ -207,6 +210,7 @@ impl Member {
             measuring: Measuring::default(),
             seeing: Seeing::default(),
             decisions: 0,
+            slots: Vec::new(),
             events: Outbox::default(),
             actions: VecDeque::new(),
         }
@@ -253,6 +257,15 @@ impl Member {
     /// taken. The next report has it.
     pub fn note_decisions(&mut self, decisions: u64) {
         self.decisions = decisions;
+    }
+
+    /// Takes the maps of pools whose slots may move, as this process obeys them now. A change is
+    /// reported at once: the leader waits for it while slots are fenced.
+    pub fn note_slots(&mut self, slots: Vec<SlotsSeen>, now: Time) {
+        if self.slots != slots {
+            self.slots = slots;
+            self.report(now);
+        }
     }
 
     /// Takes a number that no other process of this member has. The leader tells the events of one
@@ -490,6 +503,7 @@ impl Member {
             measured: self.measuring.latest(),
             groups: self.seeing.latest().to_vec(),
             decisions: self.decisions,
+            slots: self.slots.clone(),
             events: None,
         }
     }

@@ -1,7 +1,7 @@
 //! The report of a member to the leader, as JSON.
 
 use crate::limits::{NAME_LEN_MAX, NAMES_MAX, REPORT_LEN_MAX, WHY_LEN_MAX};
-use crate::{GroupSeen, Measured, SentEvents, Version, groups};
+use crate::{GroupSeen, Measured, SentEvents, SlotsSeen, Version, groups};
 use serde::{Deserialize, Serialize};
 
 /// The facts about a member.
@@ -63,6 +63,9 @@ pub struct Report {
     /// one with fewer. The coordinator does not keep it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub decisions: u64,
+    /// The maps of pools whose slots may move, as it obeys them. The coordinator does not keep them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slots: Vec<SlotsSeen>,
     /// Events that the leader has not acknowledged. The coordinator does not keep them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub events: Option<SentEvents>,
@@ -88,15 +91,28 @@ struct Read {
     #[serde(default)]
     decisions: u64,
     #[serde(default)]
+    slots: Vec<SlotsSeen>,
+    #[serde(default)]
     events: Option<SentEvents>,
 }
 
 impl From<Read> for Report {
     fn from(read: Read) -> Report {
         let Read { cluster, version, listeners, pools, serves, .. } = read;
-        let Read { saved, running, refused, measured, groups, decisions, events, .. } = read;
+        let Read { saved, running, refused, measured, groups, decisions, slots, events, .. } = read;
         let about = About { version, listeners, pools, serves };
-        Report { cluster, about, saved, running, refused, measured, groups, decisions, events }
+        Report {
+            cluster,
+            about,
+            saved,
+            running,
+            refused,
+            measured,
+            groups,
+            decisions,
+            slots,
+            events,
+        }
     }
 }
 
@@ -192,6 +208,7 @@ mod tests {
             measured: Some(Measured::default()),
             groups: vec![GroupSeen { pool: "a".to_owned(), epoch: 1, servers: vec![server] }],
             decisions: 7,
+            slots: Vec::new(),
             events: None,
         };
         let bytes = report.encode();

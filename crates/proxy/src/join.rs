@@ -186,6 +186,16 @@ impl Join {
         }
     }
 
+    /// Returns whether the reply is an array of the keys that the servers have.
+    pub fn tells_keys(&self) -> bool {
+        self.rule == Rule::Concat
+    }
+
+    /// Returns the position of the server that is asked for a fragment.
+    pub fn server_of(&self, fragment: u16) -> Option<u16> {
+        self.fragments.get(usize::from(fragment)).map(|fragment| fragment.backend)
+    }
+
     /// Handles the reply to a fragment. Returns whether it was the last.
     pub fn on_reply(&mut self, fragment: u16, kind: Kind, bytes: &[u8]) -> bool {
         let keys = self.fragments[fragment as usize].keys;

@@ -141,6 +141,19 @@ impl MultiStep {
         }
     }
 
+    /// Returns what follows if a random key is none of the server's own. Without another one, the client
+    /// learns that there is no key.
+    pub fn on_foreign_key(&mut self) -> Next {
+        let Work::RandomKey { left, is_empty } = &mut self.work else { return Next::Pass };
+        *is_empty = true;
+        if *left == 0 {
+            self.protocol.null(&mut self.said);
+            return Next::Said;
+        }
+        *left -= 1;
+        Next::Again
+    }
+
     /// Returns what follows if the server gives no reply: another one may have a key too, and a
     /// question changes nothing. Counts the question as asked.
     pub fn on_fault(&mut self) -> Next {

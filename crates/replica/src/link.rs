@@ -20,6 +20,11 @@ const PENDING_LEN: usize = 256 << 10;
 /// How often the offset is acknowledged, and a primary that sends its snapshot
 /// told that the replica is alive. Primaries and `WAIT` count on once a second.
 const ACK_EVERY: Duration = Duration::from_secs(1);
+
+/// How often a follower that is not counted says that it is alive. A primary closes the connection of one
+/// that says nothing for its `repl-timeout`, which is 60 s by default.
+const SIGN_EVERY: Duration = Duration::from_secs(20);
+
 /// Units between two looks at the clock.
 const UNITS_PER_LOOK: u32 = 64;
 
@@ -286,11 +291,13 @@ impl Link<'_> {
             }
             unlooked = 0;
             let now = self.wake.now();
-            if is_asked || now >= next_ack {
-                acknowledge(wire, units.position().offset).map_err(fault)?;
-                is_asked = false;
-                next_ack = now + ACK_EVERY;
+            let is_counted = self.settings.is_counted;
+            if (is_asked && is_counted) || now >= next_ack {
+                let offset = if is_counted { units.position().offset } else { 0 };
+                acknowledge(wire, offset).map_err(fault)?;
+                next_ack = now + if is_counted { ACK_EVERY } else { SIGN_EVERY };
             }
+            is_asked = false;
         }
     }
 

@@ -41,6 +41,10 @@ pub struct FollowerSettings {
     /// True if the server is a replica of this one, which is to take over and feed it. Once it
     /// does, later links ask as usual.
     pub hands_over: bool,
+    /// False if the primary is not to count this follower among the replicas that have its writes,
+    /// as WAIT and `min-replicas-to-write` do. It then acknowledges nothing, and says seldom that it is
+    /// alive.
+    pub is_counted: bool,
     /// Longest time for the connection to be made.
     pub connect_timeout: Duration,
     /// Longest silence of the primary. It must be longer than the primary's
@@ -98,6 +102,7 @@ impl FollowerSettings {
             knows_flags: false,
             node: None,
             hands_over: false,
+            is_counted: true,
             connect_timeout: Duration::from_secs(5),
             timeout: Duration::from_secs(60),
             pause_min: Duration::from_millis(100),

@@ -4,6 +4,7 @@
 mod decided;
 mod hosts;
 mod inherited;
+mod moving;
 mod redundancy;
 mod stale_views;
 mod unanswered;
@@ -31,6 +32,9 @@ use std::time::Duration;
 use unanswered::UnansweredReason;
 
 pub use decided::{DecidedPrimary, SeenServer};
+use moving::MovingSlots;
+pub use moving::{DrainedHook, ObeyedSlots};
+pub(crate) use moving::{SlotsFollower, SlotsNow};
 pub(crate) use stale_views::Speaker;
 pub(crate) use unanswered::Telling;
 
@@ -203,7 +207,7 @@ enum Placement {
     /// A ring over the names of the primaries.
     Names(Arc<Ring>),
     /// The group of each slot.
-    Groups(Arc<SlotMap>),
+    Groups(Arc<MovingSlots>),
 }
 
 impl MapSource {
@@ -232,7 +236,7 @@ impl Cluster {
     /// Creates groups of servers whose roles are not known yet.
     pub fn of_groups(pool: &SlotsPool) -> Cluster {
         let source = MapSource::Primaries(PrimarySource::Groups(pool.groups.clone()));
-        let placement = Placement::Groups(Arc::clone(&pool.map));
+        let placement = Placement::Groups(MovingSlots::new(Arc::clone(&pool.map)));
         Cluster::new(&pool.servers, pool.discovery.clone(), source, placement)
     }
 
@@ -366,22 +370,59 @@ impl Cluster {
     }
 
     /// Returns the group of each slot, for groups that share slots.
-    pub fn slot_map(&self) -> Option<&Arc<SlotMap>> {
+    pub fn slot_map(&self) -> Option<Arc<SlotMap>> {
+        Some(Arc::clone(&self.moving()?.now().map))
+    }
+
+    /// Returns the map that slots have now, and the fence, for groups that share slots.
+    pub(crate) fn moving(&self) -> Option<&Arc<MovingSlots>> {
         match &self.placement {
-            Placement::Groups(map) => Some(map),
+            Placement::Groups(slots) => Some(slots),
             Placement::Owners | Placement::Names(_) => None,
         }
     }
 
-    /// Returns the ring of a map.
-    pub(crate) fn ring(&self, map: &ClusterMap) -> Ring {
+    /// Obeys another map of slots from now on. Workers follow at their next turn. Returns whether it
+    /// is another one, and all of its groups are of the pool.
+    pub fn obey_slots(&self, slots: &ObeyedSlots, now: Time) -> bool {
+        let Some(moving) = self.moving() else { return false };
+        let is_new = moving.obey(slots, &self.primaries, now);
+        if is_new {
+            self.update(|map| Some(map.renewed()));
+        }
+        is_new
+    }
+
+    /// Has this called, by a worker, when every worker has drained a fence.
+    pub fn on_drained(&self, hook: DrainedHook) {
+        if let Some(moving) = self.moving() {
+            moving.set_hook(hook);
+        }
+    }
+
+    /// Returns the epoch of the map of slots, and whether every worker has drained its fence. Returns
+    /// `None` for pools without groups that share slots.
+    pub fn slots_epoch(&self) -> Option<(u64, bool)> {
+        let moving = self.moving()?;
+        Some((moving.now().epoch, moving.is_drained()))
+    }
+
+    /// Returns whether there is a fence, or a worker may still hold commands because of one.
+    pub fn may_hold_slots(&self) -> bool {
+        let moving = self.moving();
+        moving.is_some_and(|moving| moving.now().fence.is_some() || !moving.is_followed())
+    }
+
+    /// Returns the ring of a map. `slots` is the map of slots that a worker follows.
+    pub(crate) fn ring(&self, map: &ClusterMap, slots: Option<&Arc<SlotMap>>) -> Ring {
         match &self.placement {
             Placement::Owners => Ring::of_slots(Arc::clone(map.owners())),
             Placement::Names(names) => {
                 Ring::of_primaries(Arc::clone(names), Arc::clone(map.primaries()))
             }
-            Placement::Groups(slots) => {
-                Ring::of_groups(Arc::clone(slots), Arc::clone(map.primaries()))
+            Placement::Groups(moving) => {
+                let slots = slots.map_or_else(|| Arc::clone(&moving.now().map), Arc::clone);
+                Ring::of_groups(slots, Arc::clone(map.primaries()))
             }
         }
     }

@@ -36,7 +36,9 @@ pub use crate::core::leftovers::Leftovers;
 pub use crate::core::{Core, Figures, repeat_function_command};
 pub use access::{ListenerAccess, Tally};
 pub use channels::Channels;
-pub use cluster::{Cluster, ClusterTotals, DecidedPrimary, MapSource, SeenServer};
+pub use cluster::{
+    Cluster, ClusterTotals, DecidedPrimary, DrainedHook, MapSource, ObeyedSlots, SeenServer,
+};
 pub use error_stats::ErrorStats;
 pub use handed::{HandedClient, Heir};
 pub use handouts::Handouts;

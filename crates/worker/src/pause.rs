@@ -21,11 +21,14 @@ const HANDED_OVER: u64 = 1 << 61;
 /// that could end a pause.
 const HELD: u64 = 1 << 60;
 
+/// Set in the word while slots of the pool may be fenced. Each worker knows which ones.
+const FENCED: u64 = 1 << 59;
+
 /// The part of the word that does not belong to pauses of clients.
-const KEPT: u64 = MONITORED | HANDED_OVER | HELD;
+const KEPT: u64 = MONITORED | HANDED_OVER | HELD | FENCED;
 
 /// The part of the word that contains the end.
-const END: u64 = HELD - 1;
+const END: u64 = FENCED - 1;
 
 /// Time between two looks of a request that waits for the store to be handed over. Longer serves it
 /// later.
@@ -61,6 +64,16 @@ impl Pause {
     /// Holds every request of the pool, or no longer. Pauses of clients do not change that.
     pub fn set_held(&self, is_held: bool) {
         self.set(HELD, is_held);
+    }
+
+    /// Notes whether slots of the pool may be fenced.
+    pub fn set_fenced(&self, is_fenced: bool) {
+        self.set(FENCED, is_fenced);
+    }
+
+    /// Returns whether slots of the pool may be fenced.
+    pub fn is_fenced(&self) -> bool {
+        self.0.load(Relaxed) & FENCED != 0
     }
 
     /// Returns whether every request is held.

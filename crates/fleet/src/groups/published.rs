@@ -2,6 +2,7 @@
 
 use crate::Version;
 use crate::limits::{GROUPS_LEN_MAX, GROUPS_MAX};
+use crate::slots::PublishedSlots;
 use keyway_bus::NodeId;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -38,6 +39,9 @@ pub struct PublishedGroups {
     /// Members that have one keep it until another one is made.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost: Vec<String>,
+    /// The maps of pools whose slots have moved.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slots: Vec<PublishedSlots>,
 }
 
 impl PublishedGroups {
@@ -108,6 +112,8 @@ pub struct Decisions {
     #[serde(flatten)]
     version: Version,
     groups: BTreeMap<String, Decided>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    slots: BTreeMap<String, PublishedSlots>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -146,6 +152,16 @@ impl Decisions {
         self.groups.values()
     }
 
+    /// Returns the map of a pool whose slots have moved.
+    pub fn slots_of(&self, pool: &str) -> Option<&PublishedSlots> {
+        self.slots.get(pool)
+    }
+
+    /// Returns the maps of all pools whose slots have moved.
+    pub fn all_slots(&self) -> impl Iterator<Item = &PublishedSlots> {
+        self.slots.values()
+    }
+
     /// Takes published decisions. Returns whether something is new: then they are to be saved and
     /// obeyed. A decision about a pool that is older than the one that is known changes nothing.
     ///
@@ -172,12 +188,29 @@ impl Decisions {
             }
         }
         let is_other = |(pool, known): (&String, &Decided)| groups.get(pool) != Some(known);
-        if is_same_count && self.groups.iter().any(is_other) {
+        let slots = self.newer_slots(published, is_same_count);
+        let has_other_slots = slots != self.slots;
+        if is_same_count && (self.groups.iter().any(is_other) || has_other_slots) {
             return Err(DecisionRefusal::Differs(theirs));
         }
         let is_new = theirs != ours;
-        (self.version, self.groups) = (theirs, groups);
+        (self.version, self.groups, self.slots) = (theirs, groups, slots);
         Ok(is_new)
+    }
+
+    /// Returns the maps after a publication. A map never goes back to an older one, and none is
+    /// forgotten while its pool may still be served: that of the document could be older.
+    fn newer_slots(
+        &self,
+        published: &PublishedGroups,
+        is_same_count: bool,
+    ) -> BTreeMap<String, PublishedSlots> {
+        let mut slots = if is_same_count { self.slots.clone() } else { BTreeMap::new() };
+        for one in &published.slots {
+            let known = self.slots.get(&one.pool).filter(|known| known.epoch > one.epoch);
+            slots.insert(one.pool.clone(), known.unwrap_or(one).clone());
+        }
+        slots
     }
 
     /// Returns the bytes of the file.
@@ -213,7 +246,14 @@ mod tests {
         };
         let version = Version { epoch, revision };
         let cluster = "prod".to_owned();
-        PublishedGroups { cluster, leader: 1, version, groups: vec![decided], lost: Vec::new() }
+        PublishedGroups {
+            cluster,
+            leader: 1,
+            version,
+            groups: vec![decided],
+            lost: Vec::new(),
+            slots: Vec::new(),
+        }
     }
 
     #[test]

@@ -17,13 +17,17 @@ mod note;
 mod orders;
 mod rollout;
 mod roster;
+mod slots;
 mod view;
+#[cfg(test)]
+mod world;
 
 pub use audit::{PassedRequest, RefusedRequest};
 pub use groups::{Failover, GroupState, GroupView, ServerView};
 pub use note::Note;
 pub use orders::{Apply, ApplyFault, OrderId, RolloutOrder};
 pub use rollout::{Steer, Steering};
+pub use slots::{PlanView, SlotsChange, SlotsOrder, SlotsView};
 pub use view::{FleetView, LeaderView, MemberView, RolloutView, StoredDocument};
 
 use crate::audit::Record;
@@ -31,8 +35,8 @@ use crate::events::Inboxes;
 use crate::facts::{self, DocumentFact, EPOCH, LEADER};
 use crate::limits::{AUDIT_KEPT, BELIEVED_MAX, WRITE_AGAIN};
 use crate::{
-    Document, Event, Fact, GroupOrder, KeyChange, LeaderFact, Published, PublishedGroups, Report,
-    RolloutState, SentEvents, Version, When, Write, Written,
+    Document, Event, Fact, GroupOrder, KeyChange, LeaderFact, MoverOrder, Published,
+    PublishedGroups, Report, RolloutState, SentEvents, Version, When, Write, Written,
 };
 use audit::Requests;
 use groups::Groups;
@@ -41,6 +45,7 @@ use keyway_bus::NodeId;
 use orders::{Ordered, Orders};
 use rollout::Watch;
 use roster::Roster;
+use slots::Moves;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -80,6 +85,10 @@ pub enum Action {
     PublishGroups(PublishedGroups),
     /// Have servers of a group do this, and call [`Leader::commanded`].
     Command(GroupOrder),
+    /// Have a mover of a pool do this, and call [`Leader::moved`] with each of its reports.
+    Move(MoverOrder),
+    /// End the mover of this pool. It writes nothing more.
+    EndMove(String),
     /// An order of an operator has ended.
     Answer(OrderId, Result<Version, ApplyFault>),
 }
@@ -133,6 +142,7 @@ pub struct Leader {
     roster: Roster,
     orders: Orders,
     groups: Groups,
+    moves: Moves,
     /// Requests without an entry of the audit log.
     requests: Requests,
     /// Entries of the audit log that the coordinator keeps.
@@ -173,6 +183,7 @@ impl Leader {
             roster: Roster::default(),
             orders: Orders::default(),
             groups: Groups::default(),
+            moves: Moves::default(),
             requests: Requests::default(),
             audit_kept: AUDIT_KEPT,
             watch: None,
@@ -208,7 +219,8 @@ impl Leader {
     pub fn poll_deadline(&self, now: Time) -> Option<Time> {
         let roster = matches!(self.place, Place::Leads { .. }).then(|| self.roster.due()).flatten();
         // While nothing can be decided, groups are looked at as soon as something can.
-        let groups = self.groups.due().filter(|_| self.decides());
+        let groups = self.groups.due().into_iter().chain(self.moves.due());
+        let groups = groups.filter(|_| self.decides());
         let due = self.not_before.into_iter().chain(roster).chain(groups);
         due.chain(self.watch_due(now)).chain(self.orders.tell_by()).min()
     }
@@ -389,6 +401,9 @@ impl Leader {
         // The coordinator does not keep them: they change every second.
         self.groups.note_decisions(std::mem::take(&mut report.decisions));
         self.take_views(from, std::mem::take(&mut report.groups), now);
+        if self.moves.take(from, std::mem::take(&mut report.slots)) {
+            self.groups.urge();
+        }
         let published = self.published.as_ref().map(Published::stamp);
         self.roster.take(from, report, published, now, &mut self.notes);
         self.decide(now);
@@ -419,6 +434,7 @@ impl Leader {
     /// Notes that a node has left the bus, or was lost.
     pub fn handle_left(&mut self, id: NodeId, now: Time) {
         self.groups.forget(id);
+        self.moves.forget(id);
         if self.roster.note_left(id, now) && matches!(self.place, Place::Leads { .. }) {
             self.notes.push_back(Note::Silent(id));
             self.decide(now);
@@ -519,11 +535,13 @@ impl Leader {
         self.publish(fact.epoch, now);
         self.publish_groups(fact.epoch, now);
         self.follow_rollout(now);
-        let looks = self.groups.takes_look(now);
+        let looks = self.groups.takes_look(now) || self.moves.due().is_some_and(|due| due <= now);
         if looks {
             self.tend_groups(&fact, now);
+            self.tend_slots(now);
         }
         let is_writing = (looks && self.write_group(&fact, modified, now))
+            || (looks && self.write_slots(&fact, modified, now))
             || self.write_order(&fact, modified)
             || self.write_end(&fact, modified, now)
             || self.write_requests(modified);
@@ -619,6 +637,7 @@ impl Leader {
     fn forget_lead(&mut self) {
         self.published = None;
         self.watch = None;
+        self.forget_slots();
         self.forget_groups();
     }
 }

@@ -1,4 +1,4 @@
-use crate::{GroupState, Outcome, Severity, Version};
+use crate::{GroupState, Outcome, PlanPhase, Severity, Version};
 use keyway_bus::NodeId;
 use std::fmt;
 
@@ -84,6 +84,13 @@ pub enum Note {
     GroupIs(String, GroupState),
     /// Events of a member did not arrive: it was cut off for long.
     EventsLost(NodeId, u64),
+    /// An operator has ordered something about the slots of a pool: the pool, the first plan that it
+    /// concerns, the order, and the operator.
+    PlanOrdered(String, u64, String, String),
+    /// A plan of a pool has another step, for this reason.
+    PlanIs(String, u64, PlanPhase, String),
+    /// The next try of a plan of a pool waits, for this reason.
+    PlanWaits(String, u64, String),
 }
 
 impl Note {
@@ -115,6 +122,9 @@ impl Note {
             Note::MadeReplica { .. } => "group-replica",
             Note::NotCommanded(..) => "group-not-commanded",
             Note::GroupIs(..) => "group-state",
+            Note::PlanOrdered(..) => "slots-ordered",
+            Note::PlanIs(..) => "slots-plan",
+            Note::PlanWaits(..) => "slots-wait",
         }
     }
 
@@ -144,7 +154,10 @@ impl Note {
             | Note::NotSwitched(pool, ..)
             | Note::MadeReplica { pool, .. }
             | Note::NotCommanded(pool, _)
-            | Note::GroupIs(pool, _) => Some(pool),
+            | Note::GroupIs(pool, _)
+            | Note::PlanOrdered(pool, ..)
+            | Note::PlanIs(pool, ..)
+            | Note::PlanWaits(pool, ..) => Some(pool),
             _ => None,
         }
     }
@@ -162,6 +175,10 @@ impl Note {
 
     /// Returns whether an operator has to do something.
     pub fn is_warning(&self) -> bool {
+        if let Note::PlanIs(_, _, phase, why) = self {
+            return matches!(phase, PlanPhase::Aborting | PlanPhase::Aborted)
+                || (*phase == PlanPhase::Copying && !why.is_empty());
+        }
         !matches!(
             self,
             Note::Leads(_)
@@ -175,6 +192,7 @@ impl Note {
                 | Note::SwitchBegun { .. }
                 | Note::FailedOver(..)
                 | Note::GroupIs(_, GroupState::Healthy | GroupState::FailingOver)
+                | Note::PlanOrdered(..)
         )
     }
 }
@@ -273,6 +291,16 @@ impl Note {
                 write!(f, "pool {pool}: the servers do not do as they are told: {why}")
             }
             Note::GroupIs(pool, state) => write!(f, "pool {pool}: {state}"),
+            Note::PlanOrdered(pool, plan, what, by) => {
+                write!(f, "pool {pool}, plan {plan}: {what}, by order of {by}")
+            }
+            Note::PlanIs(pool, plan, phase, why) => {
+                let because = if why.is_empty() { "" } else { ": " };
+                write!(f, "pool {pool}: plan {plan} is {}{because}{why}", phase.word())
+            }
+            Note::PlanWaits(pool, plan, why) => {
+                write!(f, "pool {pool}: plan {plan} is tried again soon: {why}")
+            }
             // All others are written elsewhere.
             _ => Ok(()),
         }

@@ -268,6 +268,7 @@ mod tests {
             measured: None,
             groups: Vec::new(),
             decisions: 0,
+            slots: Vec::new(),
             events: None,
         }
     }

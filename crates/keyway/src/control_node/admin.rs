@@ -1,6 +1,8 @@
 //! The admin listener of a control node. It asks the node's thread, which knows everything.
 
-use super::document::{changes, check, check_groups, check_rights, check_share, lasting};
+use super::document::{
+    changes, check, check_groups, check_rights, check_share, lacks_slots, lasting,
+};
 use super::inside::Desk;
 use super::passing;
 use crate::operators::RequestLog;
@@ -8,12 +10,14 @@ use keyway_config::Config;
 use keyway_control::{
     AdminState, AppliedStatus, ApplyOrder, ApplyRefusal, Caller, Content, DocumentStatus, EventLog,
     FailoverOrder, FleetApi, FleetStatus, GroupStatus, MemberAnswer, NotedRequest, PassedRequest,
-    PoolStatus, RolloutAction, RolloutAsk, RolloutStatus, ScriptKill, Selection,
+    PoolStatus, RolloutAction, RolloutAsk, RolloutStatus, ScriptKill, Selection, SlotsAction,
+    SlotsAsk, SlotsStatus,
 };
 use keyway_fleet::limits::WATCH_DEFAULT;
 use keyway_fleet::{
     Apply, ApplyFault, AuditLog, Author, Failover, GroupView, OrderId, PassedRequest as Passed,
-    RefusedRequest, RolloutOrder, Steer, Steering, StoredDocument, Version,
+    PlanPace, RefusedRequest, RolloutOrder, SlotsChange, SlotsOrder, SlotsView, Steer, Steering,
+    StoredDocument, Version,
 };
 use keyway_metrics::{BusFigures, BusMetrics, FleetFigures, write_fleet};
 use keyway_users::Role;
@@ -50,6 +54,9 @@ pub enum Question {
     Documents,
     Rollout,
     Groups,
+    Slots,
+    /// An order about slots, and where its outcome goes.
+    Move(SlotsOrder, Tell),
     /// An order to fail over, and where its outcome goes.
     Failover(Failover, Tell),
     Audit,
@@ -79,6 +86,8 @@ pub enum Answer {
     /// Members are asked, or no member is, for this reason.
     Passed(Result<(), ApplyRefusal>),
     Groups(Vec<GroupView>),
+    /// The pools whose slots may move; or this node does not lead, for this reason.
+    Slots(Result<Vec<SlotsView>, String>),
     Audit(Box<AuditLog>),
 }
 
@@ -266,6 +275,15 @@ impl Asking {
         }
     }
 
+    /// Checks that a document keeps the groups that have slots, or get some, by the map of control.
+    fn check_slots(&self, text: &str) -> Result<(), ApplyRefusal> {
+        let Ok(Answer::Slots(Ok(views))) = self.ask(Question::Slots) else { return Ok(()) };
+        match views.iter().find_map(|view| lacks_slots(text, view)) {
+            None => Ok(()),
+            Some(what) => Err(ApplyRefusal::Conflict(what)),
+        }
+    }
+
     /// Checks that the rollout changes only what an operator may change. Returns its revision.
     fn check_rollout(&self, by: &Caller) -> Result<u64, ApplyRefusal> {
         let rollout = FleetApi::rollout(self).map_err(ApplyRefusal::Unavailable)?;
@@ -323,6 +341,30 @@ fn rollout(ask: RolloutAsk) -> RolloutOrder {
     RolloutOrder { percent: ask.percent, watch }
 }
 
+/// Returns the order that is asked for.
+///
+/// # Errors
+/// Returns what it lacks, or has too much.
+fn slots_change(ask: SlotsAsk) -> Result<SlotsChange, String> {
+    let SlotsAsk { action, slots, to, plan, pace, .. } = ask;
+    let is_paced = pace != PlanPace::default();
+    if [pace.keys_per_second, pace.bytes_per_second].contains(&Some(0)) {
+        return Err("a pace of 0 would never end: pause the plan instead".to_owned());
+    }
+    match (action, slots, to, plan) {
+        (SlotsAction::Move, Some(slots), Some(to), None) => {
+            Ok(SlotsChange::Move { slots, to, pace })
+        }
+        (SlotsAction::Move, ..) => Err("`move` takes `slots` and `to`, and no `plan`".to_owned()),
+        (SlotsAction::Pace, None, None, Some(plan)) => Ok(SlotsChange::Pace(plan, pace)),
+        (SlotsAction::Cancel, None, None, Some(plan)) if !is_paced => Ok(SlotsChange::Cancel(plan)),
+        (SlotsAction::Pause, None, None, Some(plan)) if !is_paced => Ok(SlotsChange::Pause(plan)),
+        (SlotsAction::Resume, None, None, Some(plan)) if !is_paced => Ok(SlotsChange::Resume(plan)),
+        (SlotsAction::Pace, ..) => Err("`pace` takes `plan` and `pace` alone".to_owned()),
+        _ => Err("an order about a plan takes `plan` alone".to_owned()),
+    }
+}
+
 impl FleetApi for Asking {
     fn fleet(&self) -> Result<FleetStatus, String> {
         match self.ask(Question::Fleet)? {
@@ -370,6 +412,7 @@ impl FleetApi for Asking {
         let mut changes = changes(&current, &text).map_err(ApplyRefusal::Invalid)?;
         changes.extend(lasting(&current, &text));
         self.check_primaries(&text)?;
+        self.check_slots(&text)?;
         if order.rollout.is_some() {
             check_share(&current, &text).map_err(ApplyRefusal::Conflict)?;
         }
@@ -453,6 +496,21 @@ impl FleetApi for Asking {
         let (at, by) = (unix_seconds(), author(by));
         let order = Failover { id: OrderId(0), pool, to, at, by };
         self.order(|tell| Question::Failover(order, tell)).map(|_| ())
+    }
+
+    fn slots(&self) -> Result<Vec<SlotsStatus>, String> {
+        match self.ask(Question::Slots)? {
+            Answer::Slots(views) => Ok(views?.iter().map(super::show::slots).collect()),
+            _ => Err("the control node does not answer".to_owned()),
+        }
+    }
+
+    fn order_slots(&self, ask: SlotsAsk, by: &Caller) -> Result<u64, ApplyRefusal> {
+        let pool = ask.pool.clone();
+        let what = slots_change(ask).map_err(|what| ApplyRefusal::Invalid(vec![what]))?;
+        let (at, by) = (unix_seconds(), author(by));
+        let order = SlotsOrder { id: OrderId(0), pool, what, at, by };
+        self.order(|tell| Question::Move(order, tell)).map(|version| version.revision)
     }
 
     fn events(&self) -> Arc<EventLog> {

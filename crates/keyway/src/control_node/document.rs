@@ -1,8 +1,8 @@
 //! The changes of a document, for people.
 
 use crate::reload::diff;
-use keyway_config::{Config, ConfigError, DocumentChange};
-use keyway_fleet::Document;
+use keyway_config::{Config, ConfigError, DocumentChange, PoolConfig};
+use keyway_fleet::{Document, SlotsView};
 use keyway_users::{Operator, Role};
 use std::collections::BTreeSet;
 
@@ -78,6 +78,34 @@ pub fn check_rights(operator: &Operator, old: &str, new: &str) -> Result<(), Str
             Err(format!("this changes more than pools: an admin may, and {name} is none"))
         }
     }
+}
+
+/// Returns what a document lacks of a pool whose slots were moved, if it lacks something: groups that have
+/// slots by the map of control, or that a plan is about. The map would be obeyed by no proxy.
+pub fn lacks_slots(text: &str, view: &SlotsView) -> Option<String> {
+    let pool = &view.pool;
+    if view.epoch == 0 && view.plans.iter().all(|one| one.plan.phase.is_over()) {
+        return None;
+    }
+    let config = Config::check_document("document", text).ok()?;
+    let named = config.pools.iter().find(|one| one.name == *pool);
+    let known = named.and_then(PoolConfig::controlled_slots);
+    let Some(known) = known.filter(|known| known.space.count() == view.count) else {
+        return Some(format!(
+            "pool {pool}: control has moved slots of it, so it stays a pool of kind \"slots\" with \
+             `failover` and {} slots",
+            view.count
+        ));
+    };
+    let going = view.plans.iter().filter(|one| !one.plan.phase.is_over());
+    let in_plans = going.flat_map(|one| [&one.plan.from, &one.plan.to]);
+    let needed: BTreeSet<&String> = view.owners.keys().chain(in_plans).collect();
+    let is_there = |name: &&&String| known.groups.iter().any(|(group, _)| group == **name);
+    let missing = needed.iter().find(|name| !is_there(name))?;
+    Some(format!(
+        "pool {pool}: group {missing} has slots, or a plan is about it, and the document lacks it: \
+         first keyway ctl slots evacuate {pool} {missing} --yes --wait"
+    ))
 }
 
 /// Returns what another document does not take back, one line each.

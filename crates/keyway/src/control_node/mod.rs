@@ -14,6 +14,7 @@ mod engine;
 mod events_file;
 mod groups;
 mod inside;
+mod movers;
 mod own_file;
 mod pace;
 mod passing;
@@ -39,8 +40,8 @@ use keyway_channel::{Driver, DriverSettings, clock, here};
 use keyway_config::{BusTls, ConfigError, ControlNodeConfig};
 use keyway_control::{Access, Admin, AdminHandle, AdminOptions, Engine, EventLog, Seat, Told};
 use keyway_fleet::{
-    Event as FleetEvent, GROUPS_TOPIC, Identity, Leader, LeaderAction, LeaderFact, Note, OrderId,
-    Outcome, TOPIC, Version,
+    Event as FleetEvent, GROUPS_TOPIC, Identity, Leader, LeaderAction, LeaderFact, MoverOrder,
+    MoverReport, Note, OrderId, Outcome, TOPIC, Version,
 };
 use keyway_metrics::BusMetrics;
 use keyway_tls::ClientCertificates;
@@ -118,6 +119,7 @@ struct Running {
     /// True while the seat has a session.
     has_session: bool,
     watchers: groups::Watchers,
+    movers: movers::Movers,
     signalled: Arc<Signalled>,
     asks: Receiver<Ask>,
     /// Requests for the audit log.
@@ -277,6 +279,7 @@ impl Running {
             seat,
             has_session: false,
             watchers: groups::Watchers::new(driver.waker()),
+            movers: movers::Movers::new(driver.waker()),
             asks,
             noted,
             events,
@@ -318,6 +321,9 @@ impl Running {
             }
             while let Some(told) = self.watchers.poll() {
                 self.on_watched(told);
+            }
+            while let Some(movers::Told { pool, number, report, .. }) = self.movers.poll() {
+                self.leader.moved((&pool, number), report, clock());
             }
             while let Ok(ask) = self.asks.try_recv() {
                 self.on_ask(ask);
@@ -361,6 +367,7 @@ impl Running {
         }
         self.state.set_leaving();
         self.watchers.clear();
+        self.movers.clear();
         self.seat.end();
         self.driver.node().leave(clock());
         loop {
@@ -451,6 +458,8 @@ impl Running {
                         self.leader.commanded((&pool, number), Err(why), now);
                     }
                 }
+                LeaderAction::Move(order) => self.order_mover(order, now),
+                LeaderAction::EndMove(pool) => self.movers.end(&pool),
                 LeaderAction::Answer(order, outcome) => {
                     if let Some(tell) = self.orders.remove(&order) {
                         // The asking thread may have given up.
@@ -528,7 +537,10 @@ impl Running {
 
     /// Watches the groups of the current document while this node leads.
     fn watch_groups(&mut self, now: Time) {
-        let Some(of) = self.leader.leads_document() else { return self.watchers.clear() };
+        let Some(of) = self.leader.leads_document() else {
+            self.movers.clear();
+            return self.watchers.clear();
+        };
         if !self.watchers.is_other(of) {
             return;
         }
@@ -546,8 +558,20 @@ impl Running {
         for fault in faults {
             tracing::error!("a password or certificate of a group is not read: {fault}");
         }
-        self.watchers.follow(of, &watched);
-        self.leader.set_groups(watched.into_iter().map(|one| one.settings).collect(), now);
+        let groups::OfDocument { groups, slots } = watched;
+        self.watchers.follow(of, &groups);
+        self.movers.follow(&groups);
+        self.leader.set_groups(groups.into_iter().map(|one| one.settings).collect(), now);
+        self.leader.set_slots(slots, now);
+    }
+
+    fn order_mover(&mut self, order: MoverOrder, now: Time) {
+        let (pool, number) = (order.pool.clone(), order.number);
+        let epoch = self.leader.leads_document().map_or(0, |(epoch, _)| epoch);
+        if let Err(why) = self.movers.order(order, epoch) {
+            let report = MoverReport::Failed { why, is_final: false };
+            self.leader.moved((&pool, number), report, now);
+        }
     }
 
     fn on_watched(&mut self, told: groups::Told) {

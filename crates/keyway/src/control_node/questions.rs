@@ -47,6 +47,17 @@ impl Running {
                 let views = self.leader.group_views(clock());
                 let _ = tell.try_send(admin::Answer::Groups(views));
             }
+            Question::Slots => {
+                let views = match self.leader.leads() {
+                    true => Ok(self.leader.slots_views(clock())),
+                    false => Err(self.not_leading().to_string()),
+                };
+                let _ = tell.try_send(admin::Answer::Slots(views));
+            }
+            Question::Move(mut order, outcome) => {
+                order.id = self.number(outcome);
+                self.leader.order_slots(order, clock());
+            }
             Question::Failover(mut order, outcome) => {
                 order.id = self.number(outcome);
                 self.leader.failover(order, clock());
@@ -79,11 +90,10 @@ impl Running {
         tell: passing::Tell,
     ) -> Result<(), ApplyRefusal> {
         let now = clock();
-        let view = self.leader.view(now);
         if !self.leader.leads() {
-            let fault = ApplyFault::NotLeading(view.leader.map(|leader| leader.fact));
-            return Err(ApplyRefusal::Unavailable(fault.to_string()));
+            return Err(ApplyRefusal::Unavailable(self.not_leading().to_string()));
         }
+        let view = self.leader.view(now);
         let targets =
             passing::targets(&view, selection).map_err(|what| ApplyRefusal::Invalid(vec![what]))?;
         let (words, within) = (request.encode(), passing::within(request));
@@ -92,6 +102,10 @@ impl Running {
             node.command(id, &words, within, now).map_err(|fault| fault.to_string())
         });
         Ok(())
+    }
+
+    fn not_leading(&self) -> ApplyFault {
+        ApplyFault::NotLeading(self.leader.view(clock()).leader.map(|leader| leader.fact))
     }
 
     /// Numbers an order, whose outcome goes there.

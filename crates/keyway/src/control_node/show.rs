@@ -2,11 +2,12 @@
 
 use keyway_control::{
     FleetStatus, GroupServerStatus, GroupStatus, LeaderStatus, MemberState, MemberStatus,
-    RolloutPhase, RolloutStatus, ServingStatus, TallyStatus,
+    PlanProgress, PlanStatus, RolloutPhase, RolloutStatus, ServingStatus, SlotsOfGroup,
+    SlotsStatus, TallyStatus,
 };
 use keyway_fleet::{
-    FleetView, GroupState, GroupView, MemberView, Outcome, RoleSeen, RolloutState, RolloutView,
-    ServerView, Serving, Tally,
+    FleetView, GroupState, GroupView, MemberView, MoverProgress, Outcome, PlanView, RoleSeen,
+    RolloutState, RolloutView, ServerView, Serving, SlotsView, Tally,
 };
 use keyway_metrics::{FleetFigures, GroupFigures};
 
@@ -161,6 +162,47 @@ fn group_server(view: &ServerView) -> GroupServerStatus {
         observers: view.observers,
         down: view.down,
     }
+}
+
+/// Returns a pool whose slots may move, for the API.
+pub fn slots(view: &SlotsView) -> SlotsStatus {
+    let group = |name: &String| {
+        let slots = view.owners.get(name).cloned().unwrap_or_default();
+        SlotsOfGroup { group: name.clone(), count: slots.len(), slots }
+    };
+    // A group that has slots is shown even if the document has it no more.
+    let strange = view.owners.keys().filter(|name| !view.groups.contains(name));
+    SlotsStatus {
+        pool: view.pool.clone(),
+        slots: view.count,
+        epoch: view.epoch,
+        groups: view.groups.iter().chain(strange).map(group).collect(),
+        plans: view.plans.iter().map(plan).collect(),
+    }
+}
+
+fn plan(view: &PlanView) -> PlanStatus {
+    let plan = &view.plan;
+    PlanStatus {
+        plan: plan.id,
+        slots: plan.slots.clone(),
+        from: plan.from.clone(),
+        to: plan.to.clone(),
+        step: plan.phase.word(),
+        paused: plan.is_paused,
+        over: plan.phase.is_over(),
+        waits_for: view.waits_for.clone(),
+        why: plan.why.clone(),
+        by: plan.by.clone(),
+        since_unix_seconds: plan.at,
+        pace: plan.pace,
+        progress: view.progress.as_ref().map(progress),
+    }
+}
+
+fn progress(progress: &MoverProgress) -> PlanProgress {
+    let MoverProgress { keys, keys_total, bytes, keys_per_second, behind, .. } = *progress;
+    PlanProgress { keys, keys_total, bytes, keys_per_second, behind_bytes: behind }
 }
 
 /// Returns the figures of groups for metrics. A node that does not lead has none.

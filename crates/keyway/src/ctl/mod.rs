@@ -8,6 +8,7 @@ mod health;
 mod members;
 mod served;
 mod show;
+mod slots;
 mod upgrade;
 
 use anyhow::Result;
@@ -242,6 +243,8 @@ enum What {
         #[arg(long, value_name = "HOST:PORT")]
         to: Option<String>,
     },
+    /// Slots that move between the groups of a pool while clients use them; a control node knows them.
+    Slots(slots::SlotsOf),
     /// The audit log of a control plane, which has an entry for each change of the fleet.
     Audit(audit::AuditOf),
     /// Events over the fleet, as far as the control node that is asked knows them.
@@ -327,6 +330,7 @@ pub fn run(ctl: &Ctl) -> Result<ExitCode> {
     match &ctl.what {
         What::Audit(of) => return Ok(audit::audit(ctl, &client, of)),
         What::Events(of) => return Ok(audit::events(ctl, &client, of)),
+        What::Slots(of) => return Ok(slots::run(ctl, &client, of)),
         _ => {}
     }
     let (method, path, body) = match &ctl.what {
@@ -448,6 +452,7 @@ fn request(what: &What) -> (&'static str, String, Option<Value>) {
         What::Apply { .. } => post("/v1/fleet/document", None),
         What::Audit(_) => get("/v1/fleet/audit"),
         What::Events(_) => get("/v1/fleet/events"),
+        What::Slots(_) => get("/v1/fleet/slots"),
         What::Reload => post("/v1/reload", None),
         What::Upgrade => post("/v1/upgrade", None),
         What::KillScript { pool } => post("/v1/scripts/kill", Some(json!({"pool": pool}))),
@@ -557,6 +562,7 @@ fn shown(what: &What, body: &Value) -> Result<String, String> {
         What::Failover { pool, .. } => groups::failed_over(body, pool),
         What::Audit(_) => audit::entries(body),
         What::Events(_) => audit::lines(body),
+        What::Slots(of) => slots::shown(of, body),
         What::Reload => show::reloaded(body),
         What::Upgrade => upgrade::serves(body),
     })

@@ -6,13 +6,15 @@
 
 use crate::plan::monotonic;
 use keyway_base::Time;
-use keyway_config::Config;
+use keyway_config::{Config, PoolConfig};
 use keyway_fleet::{
-    Decided, DecisionRefusal, Decisions, GroupSeen, PublishedGroups, RoleSeen, ServerSeen, Version,
+    Decided, DecisionRefusal, Decisions, GroupSeen, PublishedGroups, RoleSeen, ServerSeen,
+    SlotsSeen, Version,
 };
 use keyway_topology::{Endpoint, InfoReplication};
-use keyway_worker::{DecidedPrimary, Plan, PoolPlan, SeenServer};
+use keyway_worker::{DecidedPrimary, DrainedHook, ObeyedSlots, Plan, PoolPlan, SeenServer};
 use parking_lot::Mutex;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -34,10 +36,22 @@ struct Pool {
     is_current: bool,
 }
 
+/// A pool whose slots the control plane may move.
+struct SlottedPool {
+    name: String,
+    served: Weak<PoolPlan>,
+}
+
 #[derive(Default)]
 struct Inner {
     decisions: Decisions,
     pools: Vec<Pool>,
+    /// The pools whose slots may move, those of before too while clients use them.
+    slotted: Vec<SlottedPool>,
+    /// The epochs of the maps on the disk, by pool.
+    saved: BTreeMap<String, u64>,
+    /// Wakes the thread of the fleet.
+    hook: Option<DrainedHook>,
     plan: Weak<Plan>,
     /// Until when writes wait at most.
     held_until: Option<Time>,
@@ -50,7 +64,9 @@ pub struct Groups(Arc<Mutex<Inner>>);
 impl Groups {
     /// Begins with the decisions of the disk.
     pub fn new(decisions: Decisions) -> Groups {
-        Groups(Arc::new(Mutex::new(Inner { decisions, ..Inner::default() })))
+        let mut inner = Inner { decisions, ..Inner::default() };
+        inner.note_saved();
+        Groups(Arc::new(Mutex::new(inner)))
     }
 
     /// Has the pools of a plan obey, before a worker serves by it. `config` has the same pools at the
@@ -67,6 +83,7 @@ impl Groups {
                 continue;
             }
             let weak = Arc::downgrade(served);
+            inner.attach_slots(pool, served);
             for group in pool.controlled_groups() {
                 let is_it = |known: &&mut Pool| {
                     Weak::ptr_eq(&known.served, &weak) && known.group == group.number
@@ -102,6 +119,26 @@ impl Groups {
         Ok(is_new.then(|| inner.decisions.encode()))
     }
 
+    /// Notes that the decisions are on the disk.
+    pub fn note_saved(&self) {
+        self.0.lock().note_saved();
+    }
+
+    /// Has this called when the workers have drained a fence of slots.
+    pub fn on_drained(&self, hook: DrainedHook) {
+        let mut inner = self.0.lock();
+        let served = inner.slotted.iter().filter_map(|pool| pool.served.upgrade());
+        for cluster in served.filter_map(|it| it.kind.cluster().cloned()) {
+            cluster.on_drained(Arc::clone(&hook));
+        }
+        inner.hook = Some(hook);
+    }
+
+    /// Returns the maps of slots that this process obeys, as far as they are on its disk.
+    pub fn seen_slots(&self) -> Vec<SlotsSeen> {
+        self.0.lock().seen_slots()
+    }
+
     /// Returns the version of the decisions.
     pub fn version(&self) -> Version {
         self.0.lock().decisions.version()
@@ -117,6 +154,7 @@ impl Groups {
     pub fn release(&self, is_over: bool) {
         let mut inner = self.0.lock();
         let is_due = inner.held_until.is_some_and(|until| until <= monotonic() || is_over);
+        inner.end_fences();
         if is_due {
             inner.held_until = None;
             let served = inner.pools.iter().filter_map(|pool| pool.served.upgrade());
@@ -168,9 +206,86 @@ impl Inner {
                 );
             }
         }
+        has_changed |= self.obey_slots();
         if let Some(plan) = self.plan.upgrade().filter(|_| has_changed) {
             plan.wake_workers();
         }
+    }
+
+    fn attach_slots(&mut self, pool: &PoolConfig, served: &Arc<PoolPlan>) {
+        self.slotted.retain(|known| known.served.strong_count() > 0);
+        let is_known = |known: &SlottedPool| Weak::ptr_eq(&known.served, &Arc::downgrade(served));
+        let Some(cluster) = served.kind.cluster().filter(|it| it.slots_epoch().is_some()) else {
+            return;
+        };
+        if pool.controlled_groups().is_empty() || self.slotted.iter().any(is_known) {
+            return;
+        }
+        if let Some(hook) = &self.hook {
+            cluster.on_drained(Arc::clone(hook));
+        }
+        let (name, served) = (pool.name.clone(), Arc::downgrade(served));
+        self.slotted.push(SlottedPool { name, served });
+    }
+
+    /// Has pools obey the maps of slots. Returns whether something has changed.
+    fn obey_slots(&self) -> bool {
+        let mut has_changed = false;
+        for pool in &self.slotted {
+            let Some(published) = self.decisions.slots_of(&pool.name) else { continue };
+            let Some(served) = pool.served.upgrade() else { continue };
+            let Some(cluster) = served.kind.cluster() else { continue };
+            let owners = published.owners.iter();
+            let obeyed = ObeyedSlots {
+                epoch: published.epoch,
+                owners: owners.map(|(group, own)| (group.clone(), own.ranges().to_vec())).collect(),
+                fenced: published.fenced.ranges().to_vec(),
+            };
+            // Workers look at a fence only while this is set.
+            if !obeyed.fenced.is_empty() {
+                served.pause.set_fenced(true);
+            }
+            if cluster.obey_slots(&obeyed, monotonic()) {
+                has_changed = true;
+                let fenced = published.fenced.to_string();
+                tracing::info!(
+                    pool = pool.name,
+                    epoch = published.epoch,
+                    fenced,
+                    "control: the map of slots has changed"
+                );
+            }
+        }
+        has_changed
+    }
+
+    fn note_saved(&mut self) {
+        let epochs = self.decisions.all_slots().map(|slots| (slots.pool.clone(), slots.epoch));
+        self.saved = epochs.collect();
+    }
+
+    /// Workers need not look for fences any more where there is none.
+    fn end_fences(&self) {
+        for served in self.slotted.iter().filter_map(|pool| pool.served.upgrade()) {
+            let may_hold = served.kind.cluster().is_some_and(|cluster| cluster.may_hold_slots());
+            if served.pause.is_fenced() && !may_hold {
+                served.pause.set_fenced(false);
+            }
+        }
+    }
+
+    fn seen_slots(&self) -> Vec<SlotsSeen> {
+        let mut seen: BTreeMap<&str, SlotsSeen> = BTreeMap::new();
+        for pool in &self.slotted {
+            let Some(served) = pool.served.upgrade() else { continue };
+            let epoch = served.kind.cluster().and_then(|cluster| cluster.slots_epoch());
+            let Some((epoch, is_drained)) = epoch else { continue };
+            let epoch = epoch.min(self.saved.get(&pool.name).copied().unwrap_or(0));
+            let first = SlotsSeen { pool: pool.name.clone(), epoch, is_drained };
+            let all = seen.entry(&pool.name).or_insert(first);
+            (all.epoch, all.is_drained) = (all.epoch.min(epoch), all.is_drained && is_drained);
+        }
+        seen.into_values().collect()
     }
 }
 

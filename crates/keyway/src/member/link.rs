@@ -147,6 +147,10 @@ impl Link {
         let channels = DriverSettings { tls: tls.clone(), ..DriverSettings::default() };
         let driver = Driver::new(settings, channels).context("no node of the bus")?;
         let desk = Desk::start(state, driver.waker())?;
+        let waker = driver.waker();
+        about.groups().on_drained(Arc::new(move || {
+            let _ = rustix::io::write(&*waker, &1u64.to_ne_bytes());
+        }));
         Ok(Link {
             driver,
             member,
@@ -207,6 +211,7 @@ impl Link {
         self.about.groups().release(false);
         self.member.note_decisions(self.about.groups().version().revision);
         self.member.observe(self.about.groups().seen(), now);
+        self.member.note_slots(self.about.groups().seen_slots(), now);
         self.take_events(now);
         if self.member.poll_deadline().is_some_and(|at| at <= now) {
             self.member.handle_timeout(now);
@@ -394,14 +399,18 @@ impl Link {
         let is_good = match groups.take(&published) {
             Ok(saved) => {
                 groups.obey();
-                if let Some(bytes) = saved
-                    && let Err(why) = state_file::write_decisions(&self.state_file, &bytes)
-                    && self.repeats.is_news("groups", &why, now)
-                {
-                    tracing::error!("control: the decided primaries cannot be saved: {why}");
+                let saved =
+                    saved.map(|bytes| state_file::write_decisions(&self.state_file, &bytes));
+                match saved {
+                    Some(Ok(())) => groups.note_saved(),
+                    Some(Err(why)) if self.repeats.is_news("groups", &why, now) => {
+                        tracing::error!("control: the decided primaries cannot be saved: {why}");
+                    }
+                    Some(Err(_)) | None => {}
                 }
                 self.member.note_decisions(groups.version().revision);
                 self.member.observe(groups.seen(), now);
+                self.member.note_slots(groups.seen_slots(), now);
                 true
             }
             Err(refusal) => {

@@ -563,7 +563,10 @@ impl World {
             }
             LeaderAction::Publish(published) => self.note_published(nth, published)?,
             // A document without groups.
-            LeaderAction::PublishGroups(_) | LeaderAction::Command(_) => {}
+            LeaderAction::PublishGroups(_)
+            | LeaderAction::Command(_)
+            | LeaderAction::Move(_)
+            | LeaderAction::EndMove(_) => {}
             LeaderAction::Answer(order, outcome) => self.note_answer(order, outcome)?,
         }
         Ok(())

@@ -348,6 +348,12 @@ impl ClusterMap {
         next.add_seeds(seeds, now).then_some(next)
     }
 
+    /// Returns the next version, which differs in nothing: what else places keys has changed.
+    #[must_use]
+    pub fn renewed(&self) -> ClusterMap {
+        self.next()
+    }
+
     fn next(&self) -> ClusterMap {
         ClusterMap { version: self.version + 1, ..self.clone() }
     }

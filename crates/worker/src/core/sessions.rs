@@ -211,6 +211,19 @@ impl Core {
         self.plane.clients.held_back.append(&mut held);
     }
 
+    /// Lets clients go on that wait for a pause of a pool, whatever it was for. A request that is still
+    /// held waits again.
+    pub(crate) fn end_pauses_of(&mut self, pool: u16) {
+        let plan = Arc::clone(&self.plane.plan);
+        let is_its = |held: &mut (_, u16)| held.1 == pool;
+        let held: Vec<_> = self.plane.clients.held_back.extract_if(.., is_its).collect();
+        for (key, _) in held {
+            let Some(session) = self.sessions.get_mut(key) else { continue };
+            plan.clients.set_paused(session.identity.id, false);
+            self.plane.wake(key, session);
+        }
+    }
+
     /// Lets clients whose logins were being checked ask again.
     pub(crate) fn resume_logins(&mut self) {
         for key in std::mem::take(&mut self.plane.clients.logins) {

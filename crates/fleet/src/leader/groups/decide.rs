@@ -58,7 +58,7 @@ impl Leader {
     }
 
     /// Returns the number of the next decision. It is above all that members have.
-    fn next_decision(&self) -> Option<u64> {
+    pub(in crate::leader) fn next_decision(&self) -> Option<u64> {
         let next = self.decision_count()?.max(self.groups.highest) + 1;
         (next <= BELIEVED_MAX + 1).then_some(next)
     }

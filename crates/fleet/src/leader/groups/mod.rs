@@ -174,6 +174,16 @@ impl Groups {
         }
     }
 
+    /// Returns a group of the document.
+    pub fn settings(&self, pool: &str) -> Option<&GroupSettings> {
+        self.settings.as_ref()?.get(pool)
+    }
+
+    /// Returns the largest number of a decision that members have.
+    pub fn highest(&self) -> u64 {
+        self.highest
+    }
+
     pub fn forget(&mut self, id: NodeId) {
         self.observers.values_mut().for_each(|observers| observers.forget(id));
         // It counts as one that does not agree from now on.
@@ -353,6 +363,9 @@ impl Leader {
     /// before, it is not known which pools were removed.
     pub(super) fn publish_groups(&mut self, epoch: u64, now: Time) {
         let Some(settings) = &self.groups.settings else { return };
+        if !self.knows_slots() {
+            return;
+        }
         let Some(revision) = self.decision_count().filter(|count| *count > 0) else { return };
         let version = Version { epoch, revision };
         let known = self.groups.published.as_ref().map(|(published, _)| published.version);
@@ -367,7 +380,8 @@ impl Leader {
         let is_lost = |pool: &&String| self.is_ahead(pool) || self.group(pool).is_none();
         let lost = settings.keys().filter(is_lost).cloned().collect();
         let (cluster, leader) = (self.me.cluster.clone(), self.me.node.0);
-        let published = PublishedGroups { cluster, leader, version, groups, lost };
+        let slots = self.published_slots();
+        let published = PublishedGroups { cluster, leader, version, groups, lost, slots };
         self.groups.published = Some((published.clone(), now));
         self.actions.push_back(Action::PublishGroups(published));
     }

@@ -9,7 +9,7 @@ mod wire;
 
 use keyway_config::{Config, PoolConfig};
 use keyway_fleet::limits::GROUPS_MAX;
-use keyway_fleet::{GroupOrder, GroupSeen, GroupSettings};
+use keyway_fleet::{GroupOrder, GroupSeen, GroupSettings, SlotRanges, SlotsSettings};
 use keyway_tls::ClientTls;
 use rustix::fd::OwnedFd;
 use std::collections::BTreeMap;
@@ -150,11 +150,19 @@ impl Watchers {
     }
 }
 
+/// The parts of a document that control decides and watches.
+#[derive(Default)]
+pub struct OfDocument {
+    pub groups: Vec<Watched>,
+    /// The pools whose slots may move.
+    pub slots: Vec<SlotsSettings>,
+}
+
 /// Returns the groups of a document; `None` if it cannot be read, as by an older version. Passwords and
 /// certificates in files are read on this host; the reasons why they cannot be are returned too.
-pub fn of_document(text: &str) -> (Option<Vec<Watched>>, Vec<String>) {
+pub fn of_document(text: &str) -> (Option<OfDocument>, Vec<String>) {
     if text.is_empty() {
-        return (Some(Vec::new()), Vec::new());
+        return (Some(OfDocument::default()), Vec::new());
     }
     let (config, faults) = match Config::load_document("document", text) {
         Ok(config) => (Some(config), Vec::new()),
@@ -177,7 +185,12 @@ pub fn of_document(text: &str) -> (Option<Vec<Watched>>, Vec<String>) {
         Watched { settings, password, tls }
     });
     let groups: Vec<Watched> = groups.collect();
+    let slots = config.pools.iter().filter_map(PoolConfig::controlled_slots).map(|pool| {
+        let owned = pool.groups.into_iter().map(|(name, own)| (name, SlotRanges::new(own)));
+        SlotsSettings { count: pool.space.count(), groups: owned.collect(), pool: pool.pool }
+    });
+    let slots = slots.collect();
     // A document without groups does not need its files here.
     let faults = if groups.is_empty() { Vec::new() } else { faults };
-    (Some(groups), faults)
+    (Some(OfDocument { groups, slots }), faults)
 }

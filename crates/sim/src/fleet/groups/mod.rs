@@ -435,7 +435,8 @@ impl GroupsWorld {
                     self.take_document(nth);
                 }
             }
-            LeaderAction::Publish(_) => {}
+            // No pool here has slots that move.
+            LeaderAction::Publish(_) | LeaderAction::Move(_) | LeaderAction::EndMove(_) => {}
         }
         Ok(())
     }

@@ -84,6 +84,7 @@ impl Observer {
             measured: None,
             groups,
             decisions: saved.revision,
+            slots: Vec::new(),
             events: None,
         }
     }

@@ -40,6 +40,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("net", 4),
     ("channel", 4),
     ("replica", 4),
+    ("mover", 5),
     ("worker", 4),
     ("control", 5),
     ("standby", 5),

@@ -72,7 +72,7 @@ const ROOMS: &[Room] = &[
     },
     Room {
         path: "pools/cluster",
-        doors: 61,
+        doors: 66,
         calls: &[
             "clients",
             "front",

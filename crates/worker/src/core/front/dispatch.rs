@@ -1,7 +1,7 @@
 use crate::core::clients::WaitOn;
 use crate::core::front::access::{is_failed_login, local_context};
 use crate::core::pools::SharedLinks;
-use crate::core::pools::cluster::Reader;
+use crate::core::pools::cluster::{FENCE_LOOK, Fenced, Reader};
 use crate::core::pools::servers::tracking::forget_caching;
 use crate::core::pools::store::transactions::unserved;
 use crate::core::request::PoolInPlan;
@@ -62,8 +62,13 @@ impl Plane {
         {
             return step;
         }
-        if !pool.pause.is_unused() && self.holds_back(pool, &mut incoming) {
-            return Step::Wait;
+        if !pool.pause.is_unused() {
+            if self.refuses_fenced(pool, &mut incoming) {
+                return Step::Started;
+            }
+            if self.holds_back(pool, &mut incoming) {
+                return Step::Wait;
+            }
         }
         self.batch += 1;
         self.last_verb = Some(request.command.verb);
@@ -97,8 +102,13 @@ impl Plane {
         incoming: &mut RequestContext,
     ) -> Step {
         // The lines that other pools hold for this request are shown when it starts, and not before.
-        if !pool.pause.is_unused() && self.holds_back_led(pool, incoming) {
-            return Step::Wait;
+        if !pool.pause.is_unused() {
+            if self.refuses_fenced(pool, incoming) {
+                return Step::Started;
+            }
+            if self.holds_back_led(pool, incoming) {
+                return Step::Wait;
+            }
         }
         let (upstream, finds_servers) = match &pool.kind {
             PoolKind::Store(store) => return self.serve(links, pool, store, incoming),
@@ -273,6 +283,23 @@ impl Plane {
         self.holds_back_led(pool, incoming)
     }
 
+    /// Refuses a request for slots that move, if it has waited for long enough. Returns whether it did.
+    #[cold]
+    fn refuses_fenced(&mut self, pool: &PoolPlan, incoming: &mut RequestContext) -> bool {
+        let is_over = self.is_fenced(pool, incoming) == Some(Fenced::IsOver);
+        if is_over {
+            let text = "TRYAGAIN the slot of the key moves to another group, and that is not over \
+                        yet; try again";
+            if incoming.request.command.verb != Verb::Exec
+                && let Some(stateful) = &mut incoming.session.stateful
+            {
+                stateful.refuse();
+            }
+            let _ = self.refuse_request(incoming, text);
+        }
+        is_over
+    }
+
     /// Does the same for a pool to which others led it.
     #[cold]
     pub(in crate::core) fn holds_back_led(
@@ -282,6 +309,10 @@ impl Plane {
     ) -> bool {
         let until = pool.pause.holds(incoming.request, self.clock.now);
         let until = until.filter(|_| !self.is_restoring && !self.spares(pool, incoming));
+        let until = until.or_else(|| {
+            let is_fenced = !self.is_restoring && self.is_fenced(pool, incoming).is_some();
+            is_fenced.then(|| self.clock.now + FENCE_LOOK)
+        });
         let RequestContext { key, session, request, .. } = incoming;
         let key = *key;
         if let Some(until) = until {

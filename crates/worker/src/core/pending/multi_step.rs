@@ -27,6 +27,9 @@ use keyway_route::{CursorFault, ServersInUse, Walk};
 use keyway_topology::ServerId;
 use std::sync::Arc;
 
+/// How often each server is asked for a random key, where it may have keys of other groups.
+const ROUNDS: usize = 8;
+
 impl Plane {
     /// Starts a request that concerns the servers together.
     pub(in crate::core) fn across(
@@ -117,10 +120,11 @@ impl Plane {
             0 => servers().nth(drawn % count).unwrap_or_default(),
             sound => up[drawn % sound],
         };
-        let mut multi_step = self
-            .pending
-            .multi_steps_free
-            .take(Work::RandomKey { left: count as u16 - 1, is_empty: false });
+        // A server that has many keys of other groups is asked several times.
+        let rounds = if self.shares_slots(session.pool) { ROUNDS } else { 1 };
+        let left = (count * rounds - 1).min(usize::from(u16::MAX)) as u16;
+        let mut multi_step =
+            self.pending.multi_steps_free.take(Work::RandomKey { left, is_empty: false });
         multi_step.server = server;
         multi_step.request.extend_from_slice(request.args.buf());
         self.start_multi_step(links, incoming, multi_step, None)
@@ -290,10 +294,23 @@ impl Plane {
         bytes: &[u8],
         next: Next,
     ) {
+        let next = self.without_foreign_key(key, bytes, next);
         if next == Next::Again && self.may_ask_again(sessions, key) {
             return self.pending.add_due(Due::Next(key));
         }
         self.end_multi_step(sessions, key, kind, bytes, next);
+    }
+
+    /// Has another server asked if a random key is one that moves to another group, or has moved.
+    fn without_foreign_key(&mut self, key: Key<Operation>, bytes: &[u8], next: Next) -> Next {
+        let pool = self.pending.reply_to(key).map_or(0, |to| to.pool);
+        let Some(multi_step) = self.pending.get::<MultiStep>(key) else { return next };
+        let is_key = next == Next::Pass && matches!(multi_step.work, Work::RandomKey { .. });
+        if !is_key || !self.is_foreign_key(pool, multi_step.server, bytes) {
+            return next;
+        }
+        let Some(multi_step) = self.pending.get_mut::<MultiStep>(key) else { return next };
+        multi_step.on_foreign_key()
     }
 
     /// Answers the client.
@@ -306,20 +323,27 @@ impl Plane {
         next: Next,
     ) {
         let Some((to, multi_step)) = self.pending.end::<MultiStep>(key) else { return };
-        let is_error = kind == Kind::Error || matches!(next, Next::Error(_) | Next::Said);
+        let says_error = next == Next::Said
+            && multi_step.said.first() != Some(&b'_')
+            && !multi_step.said.starts_with(b"$-1");
+        let is_error = kind == Kind::Error || matches!(next, Next::Error(_)) || says_error;
         let outcome = if is_error { Outcome::Error } else { Outcome::Reply };
         let latency = Latency::between(to.started, self.clock.now);
         self.replied(to.pool, to.counted, Some(latency), outcome);
+        let keys = match next {
+            Next::Cursor { rest, .. } => self.own_keys(to.pool, multi_step.server, &bytes[rest..]),
+            _ => bytes.into(),
+        };
         let is_answered = self.answer_operation(sessions, to, None, |out| match next {
             Next::Said | Next::Again if !multi_step.said.is_empty() => {
                 out.extend_from_slice(&multi_step.said);
             }
             Next::Pass | Next::Said | Next::Again => out.extend_from_slice(bytes),
             Next::Error(text) => reply::error(out, text),
-            Next::Cursor { cursor, rest } => {
+            Next::Cursor { cursor, .. } => {
                 reply::array(out, 2);
                 reply::bulk(out, cursor.to_string().as_bytes());
-                out.extend_from_slice(&bytes[rest..]);
+                out.extend_from_slice(&keys);
             }
         });
         if !is_answered && to.reply.is_some() && to.session != Key::NONE {

@@ -7,7 +7,7 @@ use crate::core::request::RequestContext;
 use crate::core::{Core, Plane};
 use keyway_base::{Fault, Key, Slab};
 use keyway_proxy::OperationPart;
-use keyway_proxy::{Busy, Operation, OperationKind, ReplyTo, Session};
+use keyway_proxy::{Busy, Join, Operation, OperationKind, ReplyTo, Session};
 use keyway_resp::Kind;
 use keyway_topology::ServerId;
 
@@ -84,6 +84,10 @@ impl Plane {
     ) {
         let Some(operation) = self.pending.operations.slab.get_mut(key) else { return };
         match &mut operation.kind {
+            OperationKind::Join(join) if join.tells_keys() => {
+                let server = join.server_of(part as u16);
+                self.on_keys(sessions, key, (part as u16, server), kind, reply);
+            }
             OperationKind::Join(join) => {
                 if join.on_reply(part as u16, kind, reply) {
                     self.finish_join(sessions, key);
@@ -100,6 +104,23 @@ impl Plane {
             }
             OperationKind::WarmUpRead(_) => self.on_item_copy_outcome(key, part, Ok(reply)),
             OperationKind::RoutedRequest(_) => debug_assert!(false, "it asks by sub-requests"),
+        }
+    }
+
+    /// Passes the keys that a server has to the join that asked for them.
+    fn on_keys(
+        &mut self,
+        sessions: &mut Slab<Session>,
+        key: Key<Operation>,
+        (part, server): (u16, Option<u16>),
+        kind: Kind,
+        reply: &[u8],
+    ) {
+        let pool = self.pending.reply_to(key).map_or(0, |to| to.pool);
+        let keys = server.map_or(reply.into(), |server| self.own_keys(pool, server, reply));
+        let join = self.pending.get_mut::<Join>(key);
+        if join.is_some_and(|join| join.on_reply(part, kind, &keys)) {
+            self.finish_join(sessions, key);
         }
     }
 

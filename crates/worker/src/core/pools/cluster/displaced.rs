@@ -102,6 +102,9 @@ impl Core {
         let text = UnblockReason::Displaced.text().unwrap_or_default();
         reply::error(&mut refusal, text);
         one.reply = refusal.into();
+        if self.plane.is_fenced_command(sent_to.pool, &one.request) && owner.is_some() {
+            return self.wait_behind_fence(from, one);
+        }
         match self.plane.server_of_request(sent_to, &one) {
             Some(to) => self.redirect_private(to, from, &one, false),
             None => self.give_up(from, &one),
@@ -124,7 +127,10 @@ impl Plane {
             && connection.link.is_blocking
             && connection.lease.is_some()
             && !connection.awaits_retry;
-        is_waiting && (self.is_displaced(connection) || !self.is_serving(connection.server_id))
+        is_waiting
+            && (self.is_displaced(connection)
+                || !self.is_serving(connection.server_id)
+                || self.waits_behind_fence(connection))
     }
 
     fn is_serving(&self, server: ServerId) -> bool {

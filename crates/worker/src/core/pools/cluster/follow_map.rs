@@ -1,5 +1,6 @@
 //! Makes a worker follow the latest map of a cluster.
 
+use crate::cluster::SlotsFollower;
 use crate::core::clients::WaitOn;
 use crate::core::pools::cluster::state::ClusterState;
 use crate::core::pools::cluster::state::parts_of;
@@ -37,6 +38,7 @@ impl Core {
             self.hear_views();
         }
         self.follow_notices();
+        self.look_at_fences();
         for at in 0..self.plane.cluster.pools.len() {
             let pool = self.plane.cluster.pools[at];
             let is_new = |state: &ClusterState| state.map.version() != state.shared.version();
@@ -54,13 +56,19 @@ impl Core {
         let cluster = &mut state.cluster;
         let plan = &self.plane.plan;
         let latest = cluster.shared.map();
+        let slots_before = cluster.slots.as_mut().and_then(SlotsFollower::adopt);
+        let slots_now = cluster.slots.as_ref().map(|slots| Arc::clone(&slots.now().map));
+        let has_moved = slots_before.as_ref().is_some_and(|it| Some(&it.map) != slots_now.as_ref());
         cluster.parts = Arc::new(parts_of(&latest));
         let before = std::mem::replace(&mut cluster.map, latest);
         let (map, ring) = (Arc::clone(&cluster.map), cluster.ring());
         state.readers = cluster.readers(plan, usize::from(pool));
         state.servers.set_ring(ring);
         self.note_tenants(pool, &before, &map);
-        if map.places_keys_as(&before) {
+        if let Some(before) = slots_before {
+            self.follow_slots(pool, &before);
+        }
+        if map.places_keys_as(&before) && !has_moved {
             return;
         }
         self.hold_in_flight(pool);
@@ -209,6 +217,7 @@ impl Plane {
         let is_new = |state: &ClusterState| state.map.version() != state.shared.version();
         self.cluster.has_heard()
             || !self.cluster.named.held.is_empty()
+            || !self.cluster.fences.is_empty()
             || self.cluster.pools.iter().any(|&pool| self.cluster_state(pool).is_some_and(is_new))
     }
 }

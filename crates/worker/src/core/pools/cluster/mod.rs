@@ -19,6 +19,8 @@
 //! | `split` | one request becomes one fragment per slot |
 //! | `unowned` | requests wait for their slot to have a server |
 //! | `gone` | requests wait for a primary that cannot be reached |
+//! | `fence` | commands for slots that move are held, and those before them end |
+//! | `own_keys` | keys that a server tells of and that are of another group are left out |
 //! | `steady` | which requests do not wait while the primary of a group hands over |
 //!
 //! The doors, which code outside of the room calls, by file:
@@ -40,12 +42,15 @@
 //! - `repeat`: `repeat_reads`
 //! - `sent_on`: `forget_order`
 //! - `split`: `split_by_slot`
+//! - `fence`: `is_fenced`, `is_fenced_for`, `look_at_fences`
+//! - `own_keys`: `own_keys`, `is_foreign_key`, `shares_slots`
 //! - `steady`: `spares`, `spares_keys`
 //! - `unowned`: `awaits_owner`, `awaits_owner_of`, `await_owner`, `forget_wait`, `bring_wait`,
 //!   `end_wait_for_server`, `end_overdue_waits_for_maps`
 
 mod discover;
 mod displaced;
+mod fence;
 mod follow_map;
 mod gone;
 mod groups;
@@ -54,6 +59,7 @@ mod hedging;
 mod lags;
 mod named;
 mod notices;
+mod own_keys;
 mod readers;
 mod redirect;
 mod repeat;
@@ -65,6 +71,7 @@ mod state;
 mod steady;
 mod unowned;
 
+pub(in crate::core) use fence::{FENCE_LOOK, Fenced};
 pub(in crate::core) use hedging::Hedging;
 pub(in crate::core) use replicas::{Reader, Readers};
 pub(in crate::core) use state::{ClusterState, State, Waits};

@@ -365,7 +365,9 @@ impl Core {
             self.plane.note_cluster_deadline(next);
         }
         self.plane.cluster.retries = later;
-        for Retry { from, server, is_private, mut redirected, waits, is_held, .. } in due {
+        for retry in due {
+            let Some(retry) = self.plane.past_fence(retry) else { continue };
+            let Retry { from, server, is_private, mut redirected, waits, is_held, .. } = retry;
             let from = self.standing_in(from, server);
             if is_held {
                 redirected.exchange.begin_anew(now);

@@ -1,6 +1,7 @@
 //! The state that a worker holds about pools that find their servers while they serve.
 
 use super::replicas::USERS;
+use crate::cluster::SlotsFollower;
 use crate::core::pools::cluster::hedging::HedgesState;
 use crate::core::pools::cluster::hedging::Hedging;
 use crate::core::pools::cluster::replicas::Readers;
@@ -79,6 +80,8 @@ pub(in crate::core) struct State {
     /// Links with a blocking command that must wait at another server, each with its generation and
     /// the time at which its server has had long enough to end the command.
     pub(super) displaced: Vec<(Time, ConnectionKey, u32)>,
+    /// The fences of slots that are not drained yet.
+    pub(super) fences: Vec<super::fence::Draining>,
     pub(super) hedges: HedgesState,
     /// Host names that are being looked up.
     pub(super) names: Names,
@@ -135,6 +138,7 @@ impl State {
             + self.aside.len()
             + self.sent_on.len()
             + self.displaced.len()
+            + self.fences.len()
     }
 
     /// Forgets a pool that has ended: the questions to its servers and what they answered. Another
@@ -149,6 +153,7 @@ impl State {
         self.named.forget(pool);
         self.sent_on.forget(pool);
         self.names.forget(pool);
+        self.fences.retain(|draining| draining.pool != pool);
     }
 }
 
@@ -156,6 +161,8 @@ impl State {
 pub(in crate::core) struct ClusterState {
     pub(in crate::core) shared: Arc<Cluster>,
     pub(in crate::core) map: Arc<ClusterMap>,
+    /// The map of slots that this worker follows, for groups that share slots.
+    pub(super) slots: Option<SlotsFollower>,
     /// The parts that a SCAN visits, by the map.
     pub(in crate::core) parts: Arc<ScanParts>,
     /// Indices of servers that gave no useful answer since another server last did. They may have
@@ -167,7 +174,8 @@ impl ClusterState {
     pub(in crate::core::pools) fn new(shared: &Arc<Cluster>) -> ClusterState {
         let map = shared.map();
         let parts = Arc::new(parts_of(&map));
-        ClusterState { shared: Arc::clone(shared), map, parts, misleading: Vec::new() }
+        let slots = shared.moving().map(|moving| moving.follow());
+        ClusterState { shared: Arc::clone(shared), map, slots, parts, misleading: Vec::new() }
     }
 
     /// Returns whether the keys have slots, so that a request's keys must share one.
@@ -194,7 +202,7 @@ impl ClusterState {
     }
 
     pub(in crate::core::pools) fn ring(&self) -> Ring {
-        self.shared.ring(&self.map)
+        self.shared.ring(&self.map, self.slots.as_ref().map(|slots| &slots.now().map))
     }
 }
 

@@ -48,7 +48,7 @@ impl Plane {
     /// share slots no home is steady.
     fn is_steady(&self, pool: u16, slot: u16) -> bool {
         let Some(state) = self.cluster_state(pool) else { return false };
-        let group = state.shared.slot_map().and_then(|map| map.group_of(slot));
+        let group = state.slots.as_ref().and_then(|slots| slots.now().map.group_of(slot));
         group.is_some_and(|group| !state.shared.hands_over(group))
     }
 }

@@ -1,6 +1,7 @@
 //! Sends a request of a memcached client to its store or to its servers.
 
 use crate::core::clients::WaitOn;
+use crate::core::pools::cluster::FENCE_LOOK;
 use crate::core::pools::memcached::state::Call;
 use crate::core::pools::memcached::state::PoolServers;
 use crate::core::pools::memcached::state::writes;
@@ -104,9 +105,14 @@ impl Plane {
     ) -> bool {
         let verb = call.request.head.verb;
         let held = pool.pause.holds_plain(writes(verb), self.clock.now);
-        let Some(until) = held
-            .filter(|_| !self.spares_keys(pool, call.session.pool, call.request.keys(call.bytes)))
-        else {
+        let held = held
+            .filter(|_| !self.spares_keys(pool, call.session.pool, call.request.keys(call.bytes)));
+        let held = held.or_else(|| {
+            let keys = call.request.keys(call.bytes);
+            let is_fenced = self.is_fenced_for(pool, call.session.pool, keys);
+            is_fenced.then(|| self.clock.now + FENCE_LOOK)
+        });
+        let Some(until) = held else {
             if pool.pause.is_monitored() {
                 self.show_memcached(
                     ClientRef { key: call.key, session: call.session },

@@ -89,6 +89,21 @@ impl Core {
     }
 }
 
+impl Core {
+    /// Returns the clients that have requests on their way to `pool`, or may have.
+    pub(in crate::core::pools) fn in_flight_to(&self, pool: u16) -> Vec<Key<Session>> {
+        let sessions = self.sessions.iter();
+        let is_it =
+            |session: &Session| is_in_flight(session) && self.plane.may_be_at(session, pool);
+        sessions.filter(|(_, session)| is_it(session)).map(|(key, _)| key).collect()
+    }
+
+    /// Returns whether a client waits for a reply.
+    pub(in crate::core::pools) fn has_requests_in_flight(session: &Session) -> bool {
+        is_in_flight(session)
+    }
+}
+
 fn is_in_flight(session: &Session) -> bool {
     session.unheard > 0 || session.busy.as_ref().is_some_and(|busy| !busy.order.is_empty())
 }
