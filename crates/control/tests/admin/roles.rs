@@ -22,6 +22,7 @@ const CHANGES: [(&str, Role); 21] = [
     ("POST /v1/fleet/document", Role::Operator),
     ("POST /v1/fleet/rollout", Role::Operator),
     ("POST /v1/fleet/groups/failover", Role::Operator),
+    ("POST /v1/fleet/slots", Role::Operator),
     ("POST /v1/fleet/servers/eject", Role::Operator),
     ("POST /v1/fleet/servers/restore", Role::Operator),
     ("POST /v1/fleet/scripts/kill", Role::Operator),

@@ -16,6 +16,7 @@ mod operators;
 mod registry;
 mod rollouts;
 mod scenario;
+mod slots;
 mod stage;
 mod storm;
 mod users;
