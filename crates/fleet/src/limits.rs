@@ -58,6 +58,11 @@ pub const REPORT_AGAIN: Duration = Duration::from_secs(1);
 /// Time for the acknowledgement of a report. Then it is sent again.
 pub const REPORT_WITHIN: Duration = Duration::from_secs(5);
 
+/// The same for a report that has another view of a group's servers, or that holds one up. A longer time
+/// delays a fail-over when an acknowledgement is lost; a shorter one has a leader that is busy get more
+/// reports.
+pub const NEWS_WITHIN: Duration = Duration::from_millis(500);
+
 /// Time until a member tries again to save a document, as when its disk was full.
 pub const SAVE_AGAIN: Duration = Duration::from_secs(5);
 

@@ -10,9 +10,9 @@
 //! The latest document that comes meanwhile waits; those between are skipped.
 
 use crate::events::Outbox;
-use crate::limits::{REPORT_AGAIN, REPORT_WITHIN, SAVE_AGAIN};
+use crate::limits::{NEWS_WITHIN, REPORT_AGAIN, REPORT_WITHIN, SAVE_AGAIN};
 use crate::measuring::Measuring;
-use crate::seeing::Seeing;
+use crate::seeing::{ReportView, Seeing};
 use crate::{
     About, Document, Event, GroupSeen, Measured, Published, RefusedVersion, Report, Saved,
     SlotsSeen, Version,
@@ -148,10 +148,36 @@ struct Reports {
     /// The leader of the largest epoch.
     leader: Option<(NodeId, u64)>,
     is_due: bool,
+    /// True if the next one has what the leader must know at once.
+    is_news: bool,
     /// Earliest time of the next one.
     not_before: Option<Time>,
-    /// Time at which the acknowledgement of the one that was sent is given up.
-    awaited_until: Option<Time>,
+    /// The one that was sent and is not acknowledged.
+    awaited: Option<Awaited>,
+}
+
+/// A report that was sent.
+#[derive(Clone, Copy, Debug)]
+struct Awaited {
+    since: Time,
+    has_news: bool,
+}
+
+impl Reports {
+    /// Returns when the acknowledgement of the one that was sent is given up. News wait for it no
+    /// longer than [`NEWS_WITHIN`].
+    fn gives_up_at(&self) -> Option<Time> {
+        let Awaited { since, has_news } = self.awaited?;
+        Some(since + if has_news || self.is_news { NEWS_WITHIN } else { REPORT_WITHIN })
+    }
+
+    /// Takes that the one that was sent has not arrived, as far as is known: it is sent again.
+    fn give_up(&mut self) {
+        if let Some(Awaited { has_news, .. }) = self.awaited.take() {
+            self.is_due = true;
+            self.is_news |= has_news;
+        }
+    }
 }
 
 /// A member of the fleet.
@@ -246,10 +272,13 @@ impl Member {
     }
 
     /// Takes what this member sees of the groups of servers that it uses, as of now. A change is
-    /// reported at once, and everything every second.
+    /// reported at once, and everything every [`crate::limits::SEEN_EVERY`]. A change waits for the
+    /// acknowledgement of an earlier report no longer than [`NEWS_WITHIN`].
     pub fn observe(&mut self, groups: Vec<GroupSeen>, now: Time) {
-        if self.seeing.take(groups, now) {
-            self.report(now);
+        match self.seeing.take(groups, now) {
+            ReportView::No => {}
+            ReportView::Due => self.report(now),
+            ReportView::Changed => self.report_news(now),
         }
     }
 
@@ -296,7 +325,13 @@ impl Member {
             self.actions.push_back(Action::Tell { to: one.leader, body });
             return Err(refusal);
         }
-        self.reports.leader = Some((one.leader, document.version.epoch));
+        let leader = Some((one.leader, document.version.epoch));
+        if self.reports.leader != leader {
+            // A leader of before may be dead, and the next one knows nothing of this member.
+            self.reports.leader = leader;
+            self.give_up();
+            self.reports.is_news = true;
+        }
         self.measuring.follow(one.rollout.as_ref(), now);
         self.report(now);
         let is_new = self.floor().is_none_or(|floor| floor.version != document.version);
@@ -409,14 +444,17 @@ impl Member {
 
     /// Takes the outcome of [`Action::Report`]: whether the leader has the report.
     pub fn handle_reported(&mut self, has_arrived: bool, now: Time) {
-        if self.reports.awaited_until.take().is_none() {
+        if self.reports.awaited.is_none() {
             return;
         }
-        // Further events have a report of their own.
-        self.reports.is_due |= self.events.settle(has_arrived);
-        if !has_arrived {
-            self.reports.is_due = true;
-            self.reports.not_before = Some(now + REPORT_AGAIN);
+        if has_arrived {
+            self.reports.awaited = None;
+            // Further events have a report of their own.
+            self.reports.is_due |= self.events.settle(true);
+        } else {
+            self.give_up();
+            let again = if self.reports.is_news { NEWS_WITHIN } else { REPORT_AGAIN };
+            self.reports.not_before = Some(now + again);
         }
         self.send_due(now);
     }
@@ -430,7 +468,7 @@ impl Member {
 
     /// Notes that the way to control has changed: the leader may not know this member any more.
     pub fn handle_joined(&mut self, now: Time) {
-        self.report(now);
+        self.report_news(now);
     }
 
     /// Does what is due.
@@ -445,11 +483,6 @@ impl Member {
             let revision = self.running.map_or(0, |running| running.revision);
             self.actions.push_back(Action::Measure { rollout, revision });
         }
-        if self.reports.awaited_until.is_some_and(|until| until <= now) {
-            self.reports.awaited_until = None;
-            self.reports.is_due = true;
-            self.events.settle(false);
-        }
         self.send_due(now);
     }
 
@@ -459,7 +492,7 @@ impl Member {
             Step::Unsaved(_, at) => Some(at),
             _ => None,
         };
-        let report = match (self.reports.awaited_until, self.reports.is_due) {
+        let report = match (self.reports.gives_up_at(), self.reports.is_due) {
             (Some(until), _) => Some(until),
             (None, true) => self.reports.not_before,
             (None, false) => None,
@@ -478,16 +511,33 @@ impl Member {
         self.send_due(now);
     }
 
-    /// Sends a report that is due. One is on its way at most; the next one has the latest state.
+    /// Reports what the leader must know at once.
+    fn report_news(&mut self, now: Time) {
+        self.reports.is_news = true;
+        self.report(now);
+    }
+
+    fn give_up(&mut self) {
+        if self.reports.awaited.is_some() {
+            self.reports.give_up();
+            self.events.settle(false);
+        }
+    }
+
+    /// Sends a report that is due. One is awaited at most; the next one has the latest state.
     fn send_due(&mut self, now: Time) {
+        if self.reports.gives_up_at().is_some_and(|at| at <= now) {
+            self.give_up();
+        }
         let Some((to, _)) = self.reports.leader else { return };
         let is_time = self.reports.not_before.is_none_or(|at| at <= now);
-        if !self.reports.is_due || !is_time || self.reports.awaited_until.is_some() {
+        if !self.reports.is_due || !is_time || self.reports.awaited.is_some() {
             return;
         }
         self.reports.is_due = false;
         self.reports.not_before = None;
-        self.reports.awaited_until = Some(now + REPORT_WITHIN);
+        let has_news = std::mem::take(&mut self.reports.is_news);
+        self.reports.awaited = Some(Awaited { since: now, has_news });
         let events = self.events.send();
         let body = Report { events, ..self.composed() }.encode();
         self.actions.push_back(Action::Report { to, body });

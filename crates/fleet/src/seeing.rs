@@ -5,6 +5,17 @@ use crate::limits::SEEN_EVERY;
 use crate::{GroupSeen, ServerSeen};
 use keyway_base::Time;
 
+/// The reason to report what is seen now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReportView {
+    /// There is none.
+    No,
+    /// The leader needs a view that is not old.
+    Due,
+    /// A server has fallen silent, answers again or has another role, or another decision counts.
+    Changed,
+}
+
 /// A member's view of its groups.
 #[derive(Debug, Default)]
 pub(crate) struct Seeing {
@@ -14,17 +25,19 @@ pub(crate) struct Seeing {
 }
 
 impl Seeing {
-    /// Takes what is seen now. Returns whether it is to be reported.
-    pub fn take(&mut self, groups: Vec<GroupSeen>, now: Time) -> bool {
+    /// Takes what is seen now. Returns why it is to be reported.
+    pub fn take(&mut self, groups: Vec<GroupSeen>, now: Time) -> ReportView {
         self.latest = cut_seen(groups);
         let has_any = !self.latest.is_empty() || !self.reported.is_empty();
         let is_due = has_any && self.next.is_none_or(|next| next <= now);
-        let is_news = !is_alike(&self.latest, &self.reported);
-        if is_due || is_news {
-            self.reported.clone_from(&self.latest);
-            self.next = Some(now + SEEN_EVERY);
-        }
-        is_due || is_news
+        let why = match is_alike(&self.latest, &self.reported) {
+            false => ReportView::Changed,
+            true if is_due => ReportView::Due,
+            true => return ReportView::No,
+        };
+        self.reported.clone_from(&self.latest);
+        self.next = Some(now + SEEN_EVERY);
+        why
     }
 
     /// Returns what was seen last.

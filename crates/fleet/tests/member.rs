@@ -3,9 +3,10 @@
 
 use keyway_base::Time;
 use keyway_bus::NodeId;
+use keyway_fleet::limits::{NEWS_WITHIN, SEEN_EVERY};
 use keyway_fleet::{
-    About, Begun, Document, Measured, Member, MemberAction, Published, PublishedRollout, Refusal,
-    Report, Saved, Share, Version,
+    About, Begun, Document, GroupSeen, Measured, Member, MemberAction, Published, PublishedRollout,
+    Refusal, Report, Saved, ServerSeen, Share, Version,
 };
 use proptest::prelude::*;
 use std::collections::VecDeque;
@@ -308,4 +309,92 @@ fn a_rollout_is_measured_until_it_ends() {
     world.member.handle_reported(true, world.now);
     world.take();
     assert_eq!(world.reports.back().and_then(|report| report.measured), None);
+}
+
+/// Returns a view of a group whose server answers or is silent.
+fn seen(is_silent: bool) -> Vec<GroupSeen> {
+    let silent_ms = is_silent.then_some(100);
+    let server = ServerSeen { address: "p:1".to_owned(), silent_ms, role: None };
+    vec![GroupSeen { pool: "a".to_owned(), epoch: 1, servers: vec![server] }]
+}
+
+/// Returns whether the latest report tells of a server that is silent.
+fn is_told(world: &World) -> bool {
+    let told = world.reports.back().and_then(|report| report.groups.first());
+    told.is_some_and(|group| group.servers.iter().any(|server| server.silent_ms.is_some()))
+}
+
+impl World {
+    fn pass(&mut self, time: Duration) {
+        self.now = self.now + time;
+        self.member.handle_timeout(self.now);
+        self.take();
+    }
+
+    fn see(&mut self, is_silent: bool) {
+        self.member.observe(seen(is_silent), self.now);
+        self.take();
+    }
+}
+
+/// Begins with a leader that knows the view, and with no report on its way.
+fn watching() -> World {
+    let mut world = World::start(None, Time(0));
+    world.publish(Version { epoch: 3, revision: 7 }).expect("new");
+    world.finish(true);
+    world.finish(true);
+    world.see(false);
+    while world.member.poll_deadline().is_some() {
+        world.member.handle_reported(true, world.now);
+        world.take();
+    }
+    world.reports.clear();
+    world
+}
+
+#[test]
+fn a_view_that_changes_is_reported_at_once_and_again_until_it_is_acknowledged() {
+    let mut world = watching();
+    world.see(true);
+    assert!(is_told(&world), "at once");
+    assert_eq!(world.member.poll_deadline(), Some(world.now + NEWS_WITHIN));
+    for sent in 2..5 {
+        world.pass(NEWS_WITHIN);
+        assert_eq!(world.reports.len(), sent, "the acknowledgement is lost");
+    }
+    world.member.handle_reported(false, world.now);
+    world.pass(NEWS_WITHIN);
+    assert_eq!(world.reports.len(), 5, "it has not arrived");
+    world.member.handle_reported(true, world.now);
+    world.pass(NEWS_WITHIN);
+    assert_eq!((world.reports.len(), world.member.poll_deadline()), (5, None));
+}
+
+#[test]
+fn a_view_that_changes_does_not_wait_for_the_acknowledgement_of_an_earlier_report() {
+    let mut world = watching();
+    world.pass(SEEN_EVERY);
+    world.see(false);
+    assert_eq!(world.reports.len(), 1, "it is due");
+    world.see(true);
+    assert!(!is_told(&world), "one is on its way");
+    let mut acknowledged = watching();
+    world.pass(NEWS_WITHIN);
+    assert!(is_told(&world), "its acknowledgement is late");
+    acknowledged.pass(SEEN_EVERY);
+    acknowledged.see(false);
+    acknowledged.see(true);
+    acknowledged.member.handle_reported(true, acknowledged.now);
+    acknowledged.take();
+    assert!(is_told(&acknowledged), "as soon as it has come");
+}
+
+#[test]
+fn another_leader_is_told_at_once_while_a_report_to_the_one_before_is_on_its_way() {
+    let mut world = watching();
+    world.see(true);
+    world.reports.clear();
+    world.publish(Version { epoch: 4, revision: 7 }).expect("another leader");
+    world.take();
+    assert!(is_told(&world));
 }

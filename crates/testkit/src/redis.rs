@@ -68,7 +68,7 @@ impl RedisServer {
     }
 
     fn launch(launch: Launch, address: SocketAddr, arguments: &[&str]) -> RedisServer {
-        let directory = TempDir::new();
+        let directory = TempDir::in_memory();
         let arguments: Vec<String> = arguments.iter().map(|&text| text.to_owned()).collect();
         let process = spawn(&launch, &directory, address, &arguments);
         RedisServer { process, address, arguments, directory, launch }

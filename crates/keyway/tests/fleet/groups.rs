@@ -252,6 +252,37 @@ fn a_primary_that_hangs_is_replaced_and_is_a_replica_when_it_goes_on() {
     ended_primary(End::Hangs);
 }
 
+/// The primary hangs, and then the server that took its place. Servers that hang hold up no order to
+/// others, so the third one is the primary as soon.
+#[test]
+fn a_promoted_server_that_hangs_is_replaced_in_time_while_another_one_hangs() {
+    let _alone = MACHINE.write();
+    let _watchdog = watchdog(Duration::from_secs(120), "a promoted server that hangs");
+    let mut servers = Replicated::start(2);
+    let addresses = servers.addresses();
+    let fleet = start(&addresses, "");
+    let leads = |servers: &Replicated, nth: usize| {
+        servers.ask(nth, "INFO replication").text().contains("role:master")
+    };
+    servers.pause(0);
+    wait_until("another one is the primary", SOON, || (1..3).any(|nth| leads(&servers, nth)));
+    let (second, third) = if leads(&servers, 1) { (1, 2) } else { (2, 1) };
+    servers.pause(second);
+    let since = Instant::now();
+    let told = addresses[third].to_string();
+    let is_told = |found: serde_json::Value| {
+        found["primary"] == told && ["healthy", "no-replica"].iter().any(|it| found["state"] == *it)
+    };
+    wait_until("the third one is the primary", SOON, || group(&fleet).is_some_and(is_told));
+    let took = since.elapsed();
+    println!("replaced after {took:?}");
+    assert!(leads(&servers, third));
+    (0..3).filter(|nth| *nth != third).for_each(|nth| servers.resume(nth));
+    wait_healthy(&fleet);
+    // A proxy waits for an answer as long as for that of a request, which is a second.
+    assert!(took <= DOWN_AFTER + REPLACED_WITHIN + Duration::from_secs(1), "{took:?}");
+}
+
 /// A group whose last replica is gone has a state of its own, and an event.
 #[test]
 fn a_primary_without_a_replica_is_told_of() {

@@ -209,7 +209,7 @@ impl Fleet {
         trust: Trust,
         (controls, proxies): (usize, usize),
     ) -> Fleet {
-        let directory = TempDir::new();
+        let directory = TempDir::in_memory();
         directory.write("token", "a token for these processes\n");
         let keys = coordinator.keys(&directory);
         let controls = (1..=controls).map(|nth| {

@@ -10,6 +10,7 @@ mod engine;
 mod groups;
 mod people;
 mod rollouts;
+mod sight;
 mod world;
 
 use std::fmt;

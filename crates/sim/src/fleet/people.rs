@@ -2,6 +2,7 @@
 
 use super::clock::Clocks;
 use super::engine::{Engine, USABLE};
+use super::sight::Sight;
 use crate::random::Random;
 use keyway_base::Time;
 use keyway_bus::NodeId;
@@ -143,6 +144,8 @@ pub(super) struct Proxy {
     measured: Measured,
     /// The number of the report that it awaits a word about.
     pub awaited: Option<u64>,
+    /// What it sees of a group of servers.
+    pub sight: Sight,
     /// The number of this process, and the events that it has had.
     pub process: u64,
     pub happened: u64,
@@ -162,6 +165,7 @@ impl Proxy {
         let member = Member::new((CLUSTER, member_id(nth)), About::default(), saved, begun);
         let (pending, hangs_until) = (VecDeque::new(), Time(0));
         let (topic, measured, process, happened) = (None, Measured::default(), 0, 0);
+        let sight = Sight::default();
         Proxy {
             member,
             clocks,
@@ -172,6 +176,7 @@ impl Proxy {
             topic,
             measured,
             awaited: None,
+            sight,
             process,
             happened,
             hangs_until,
@@ -183,8 +188,8 @@ impl Proxy {
         for _ in 0..count {
             let text = format!("{} {}", self.process, self.happened);
             self.happened += 1;
-            self.member
-                .note_event(Event::new(0, "test", Severity::Info, &text), self.clocks.at(now));
+            let event = Event::new(self.clocks.wall(), "test", Severity::Info, &text);
+            self.member.note_event(event, self.clocks.at(now));
         }
     }
 

@@ -186,14 +186,34 @@ impl World {
             40..60 => self.deliver(),
             60..75 => self.work(),
             75..88 => self.sync(),
-            88..95 => self.pass_time(),
+            88..93 => self.pass_time(),
+            93..95 => self.change_view(),
             95..97 => self.order(),
             97 => self.steer(),
             _ if self.is_peace => self.pass_time(),
             _ => self.harm(),
         }
         self.carry_out()?;
+        self.check_sights()?;
         self.check()
+    }
+
+    /// What a member sees of a group of servers changes.
+    fn change_view(&mut self) {
+        let nth = self.random.index(self.proxies.len());
+        if self.proxies[nth].hangs_until <= self.now {
+            self.proxies[nth].change_view(self.now);
+        }
+    }
+
+    fn check_sights(&mut self) -> Result<(), String> {
+        let checked = (0..self.proxies.len()).try_for_each(|nth| {
+            let proxy = &self.proxies[nth];
+            let is_well = proxy.hangs_until <= self.now;
+            let checked = if is_well { proxy.check_sight(self.now) } else { Ok(()) };
+            checked.map_err(|law| format!("member {nth}: {law}"))
+        });
+        checked.map_err(|law| self.broken(law))
     }
 
     fn living(&mut self) -> Option<usize> {
@@ -262,6 +282,7 @@ impl World {
             Message::Word { to, awaited, has_arrived } => {
                 let proxy = &mut self.proxies[to];
                 if proxy.awaited.take_if(|number| *number == awaited).is_some() {
+                    proxy.sight.note_word(awaited, has_arrived);
                     proxy.member.handle_reported(has_arrived, proxy.clocks.at(self.now));
                 }
             }
@@ -288,7 +309,11 @@ impl World {
         let topic = &mut self.proxies[to].topic;
         *topic = (*topic).max(Some((version.epoch, version.revision)));
         let proxy = &mut self.proxies[to];
+        let before = proxy.member.leader();
         let outcome = proxy.member.handle_published(published, proxy.clocks.at(self.now));
+        if proxy.member.leader() != before {
+            proxy.sight.note_leader();
+        }
         self.tell(|| format!("member {to}: push {version}: {outcome:?}"));
         self.report.refusals += u64::from(outcome.is_err());
     }
@@ -364,8 +389,9 @@ impl World {
         let text = format!("# {kind} {}", self.next_order);
         self.orders.insert(id, (nth, (!is_rollout).then(|| text.clone())));
         let (text, by, changes) = (text.into(), author(id), vec!["something".to_owned()]);
-        let order = Apply { id, base, text, at: 0, by, back_to: None, changes, rollout };
         if let Some(control) = &mut self.controls[nth] {
+            let at = control.clocks.wall();
+            let order = Apply { id, base, text, at, by, back_to: None, changes, rollout };
             control.leader.apply(order, control.clocks.at(self.now));
         }
     }
@@ -386,8 +412,9 @@ impl World {
     fn steer_of(&mut self, nth: usize, what: Steering) {
         self.next_order += 1;
         let id = OrderId(self.next_order);
-        let order = Steer { id, what, at: 0, by: author(id), revision: None };
         let Some(control) = &mut self.controls[nth] else { return };
+        let at = control.clocks.wall();
+        let order = Steer { id, what, at, by: author(id), revision: None };
         self.orders.insert(id, (nth, None));
         control.leader.steer(order, control.clocks.at(self.now));
     }
@@ -468,8 +495,9 @@ impl World {
             let by = author(OrderId(self.next_order));
             let (what, why) = ("POST /v1/fleet/document".to_owned(), "a viewer".to_owned());
             if let Some(control) = &mut self.controls[nth] {
+                let at = control.clocks.wall();
                 control.leader.note_refused(
-                    RefusedRequest { at: 0, by, what, why },
+                    RefusedRequest { at, by, what, why },
                     control.clocks.at(self.now),
                 );
             }
@@ -505,7 +533,9 @@ impl World {
                     MemberAction::Report { to, body } => {
                         self.next_order += 1;
                         let (from, awaited) = (nth, Some(self.next_order));
-                        self.proxies[nth].awaited = awaited;
+                        let proxy = &mut self.proxies[nth];
+                        proxy.awaited = awaited;
+                        proxy.sight.note_sent(self.next_order, &body, proxy.clocks.at(self.now));
                         self.messages.push(Message::Report { from, to, body, awaited });
                     }
                     MemberAction::Tell { to, body } => {

@@ -23,6 +23,8 @@ pub struct DecidedPrimary {
 pub struct SeenServer {
     /// Its address.
     pub endpoint: Endpoint,
+    /// The time of its latest answer, or of the first question if it never has answered.
+    pub answered: Time,
     /// The time of its latest answer, if it has not answered the latest question.
     pub silent_since: Option<Time>,
     /// Its latest answer.
@@ -99,26 +101,30 @@ impl Cluster {
         Some((at, servers))
     }
 
-    /// Notes the answers of a round of questions to the servers of a list.
+    /// Notes the answers of a round of questions to the servers of a list, and when each has come: a
+    /// round lasts until the slowest server has answered.
     pub(crate) fn note_roles(
         &self,
         map: &ClusterMap,
-        roles: &BTreeMap<u16, InfoReplication>,
+        (roles, answered): (&BTreeMap<u16, InfoReplication>, &BTreeMap<u16, Time>),
         now: Time,
     ) {
         let mut seen = self.decision.seen.lock();
         let before = seen.take();
         let server = |(server, node): (u16, &keyway_topology::KnownNode)| {
             let endpoint = node.endpoint.clone();
-            let known = before.iter().flat_map(|(at, all)| all.iter().map(|one| (*at, one)));
-            let known = known.into_iter().find(|(_, one)| one.endpoint == endpoint);
+            let mut known = before.iter().flat_map(|(_, all)| all);
+            let known = known.find(|one| one.endpoint == endpoint);
             // A server that loads its data counts as silent: it answers no client.
             match roles.get(&server).filter(|role| !role.is_loading) {
-                Some(role) => SeenServer { endpoint, silent_since: None, role: Some(role.clone()) },
+                Some(role) => {
+                    let answered = answered.get(&server).copied().unwrap_or(now);
+                    SeenServer { endpoint, answered, silent_since: None, role: Some(role.clone()) }
+                }
                 None => {
-                    let since = known.map(|(at, one)| one.silent_since.unwrap_or(at));
-                    let role = known.and_then(|(_, one)| one.role.clone());
-                    SeenServer { endpoint, silent_since: Some(since.unwrap_or(now)), role }
+                    let answered = known.map_or(now, |one| one.answered);
+                    let role = known.and_then(|one| one.role.clone());
+                    SeenServer { endpoint, answered, silent_since: Some(answered), role }
                 }
             }
         };
@@ -194,7 +200,7 @@ mod tests {
         assert_eq!((primary(0), primary(1)), (None, Some(endpoint(4))));
         assert!(pool.decide(0, decided(1, None), Time(3)));
         assert_eq!((primary(0), primary(1)), (Some(endpoint(1)), Some(endpoint(4))));
-        pool.note_roles(&pool.map(), &BTreeMap::new(), Time(4));
+        pool.note_roles(&pool.map(), (&BTreeMap::new(), &BTreeMap::new()), Time(4));
         let seen = |group| -> Vec<Endpoint> {
             let (_, servers) = pool.seen(group).unwrap();
             servers.into_iter().map(|server| server.endpoint).collect()
@@ -213,10 +219,12 @@ mod tests {
         let map = pool.map();
         let first = map.index_of(&endpoint(1)).unwrap();
         let answers = BTreeMap::from([(first, role)]);
-        pool.note_roles(&map, &answers, at(1));
-        pool.note_roles(&map, &answers, at(2));
-        for second in 3..6 {
-            pool.note_roles(&map, &BTreeMap::new(), at(second));
+        let none = (&BTreeMap::new(), &BTreeMap::new());
+        pool.note_roles(&map, (&answers, &BTreeMap::from([(first, at(1))])), at(1));
+        // Another server is slow, and the round lasts longer.
+        pool.note_roles(&map, (&answers, &BTreeMap::from([(first, at(2))])), at(3));
+        for second in 4..6 {
+            pool.note_roles(&map, none, at(second));
         }
         let (when, seen) = pool.seen(0).unwrap();
         assert_eq!(when, at(5));
@@ -224,7 +232,7 @@ mod tests {
         assert_eq!(silent(1).silent_since, Some(at(2)));
         assert_eq!(silent(1).role.as_ref().map(|role| role.replication_offset), Some(7));
         assert_eq!(silent(2).silent_since, Some(at(1)), "it never answered");
-        pool.note_roles(&map, &answers, at(6));
+        pool.note_roles(&map, (&answers, &BTreeMap::from([(first, at(6))])), at(6));
         assert_eq!(pool.seen(0).unwrap().1[usize::from(first)].silent_since, None);
     }
 

@@ -75,6 +75,8 @@ impl Leader {
         // A step of the same decision is not published anew.
         if step.group.as_ref().is_none_or(|group| group.epoch == count) {
             write.put.push((DECISIONS.to_owned(), count.to_string().into_bytes()));
+            // The orders of the next decision wait for none of the one before.
+            self.groups.again.remove(pool);
         }
         match &step.group {
             Some(group) => write.put.push((key, group.encode())),

@@ -17,7 +17,9 @@ pub use view::{GroupState, GroupView, ServerView};
 use super::{Action, ApplyFault, Leader, OrderId, Place};
 use crate::audit::Author;
 use crate::facts::{self, DECISIONS, GROUPS};
-use crate::groups::{Group, GroupSeen, GroupSettings, Observers, PublishedGroups, Users, Verdict};
+use crate::groups::{
+    Group, GroupSeen, GroupSettings, Observers, Phase, PublishedGroups, Users, Verdict,
+};
 use crate::limits::{
     ABSENT_MAX, BELIEVED_MAX, GROUP_NAME_LEN_MAX, GROUPS_MAX, ORDERS_MAX, SERVERS_MAX, USERS_EVERY,
 };
@@ -280,11 +282,14 @@ impl Leader {
         }
         self.groups.running.remove(pool);
         self.groups.urge();
-        // The servers are another than they were seen.
-        if let Some(observers) = self.groups.observers.get_mut(pool) {
+        let group = self.group(pool);
+        // The servers are another than they were seen. A server that is not promoted is as it was,
+        // and another one is chosen by the views that there are.
+        let is_promoting = group.as_ref().is_some_and(|group| group.phase == Phase::Promoting);
+        let is_as_before = is_promoting && outcome.is_err();
+        if !is_as_before && let Some(observers) = self.groups.observers.get_mut(pool) {
             observers.forget(self.me.node);
         }
-        let group = self.group(pool);
         match &outcome {
             Ok(()) => drop(self.groups.refused.remove(pool)),
             Err(why) => drop(self.groups.refused.insert(pool.to_owned(), why.clone())),

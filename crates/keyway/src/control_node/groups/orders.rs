@@ -37,8 +37,7 @@ impl Watching {
             Command::Switch { from, to, others } => {
                 self.switch(from, to)?;
                 for other in others {
-                    // A server that does not answer becomes a replica when it answers.
-                    let _ = self.make_replica(other, to);
+                    self.make_replica_if_it_answers(other, to);
                 }
                 Ok(())
             }
@@ -52,12 +51,13 @@ impl Watching {
         others: &[String],
     ) -> Result<(), String> {
         let new = self.find(primary)?;
-        // One that is gone would hold up the promotion.
-        let is_reached = |nth: &usize| self.servers.get(*nth).is_some_and(|it| it.is_reached);
-        if let Some(old) = old.and_then(|old| self.find(old).ok()).filter(is_reached) {
+        let old = old.filter(|old| self.answers(old));
+        if let Some(old) = old.and_then(|old| self.find(old).ok()) {
             let _ = self.order(old, &["CLIENT", "PAUSE", HOLD_MS, "WRITE"], ANSWER_WITHIN);
         }
-        self.order(new, &["REPLICAOF", "NO", "ONE"], ORDER_WITHIN)?;
+        // The leader chooses another one soon if this one is gone. This order must be over by then.
+        let within = if self.answers(primary) { ORDER_WITHIN } else { ANSWER_WITHIN };
+        self.order(new, &["REPLICAOF", "NO", "ONE"], within)?;
         self.keep(new);
         if let Some(old) = old
             && self.make_replica(old, primary).is_ok()
@@ -67,10 +67,22 @@ impl Watching {
             let _ = self.order(nth, &["CLIENT", "UNPAUSE"], ANSWER_WITHIN);
         }
         for other in others {
-            // One that does not answer is made a replica when it does.
-            let _ = self.make_replica(other, primary);
+            self.make_replica_if_it_answers(other, primary);
         }
         Ok(())
+    }
+
+    /// Returns whether a server has answered the latest question.
+    fn answers(&self, server: &str) -> bool {
+        self.servers.iter().any(|one| one.address == server && one.is_reached)
+    }
+
+    /// Makes a server a replica, if it answers. Otherwise it becomes one when it does: nobody waits for
+    /// a server that is gone.
+    fn make_replica_if_it_answers(&mut self, server: &str, primary: &str) {
+        if self.answers(server) {
+            let _ = self.make_replica(server, primary);
+        }
     }
 
     fn make_replica(&mut self, server: &str, primary: &str) -> Result<(), String> {
@@ -149,7 +161,12 @@ impl Watching {
         if self.is_over() {
             return Err("this control node leads no more".to_owned());
         }
-        let reply = self.ask(nth, words, within)?;
+        let reply = self.ask(nth, words, within).inspect_err(|_| {
+            // The other steps of an order do not wait for it once more.
+            if let Some(server) = self.servers.get_mut(nth) {
+                server.is_reached = false;
+            }
+        })?;
         match reply.strip_prefix(b"-") {
             Some(error) => Err(String::from_utf8_lossy(error).trim().to_owned()),
             None => Ok(()),

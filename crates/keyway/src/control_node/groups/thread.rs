@@ -86,36 +86,20 @@ impl Watching {
         self.is_over.load(Ordering::Relaxed)
     }
 
-    /// Asks every server for its role.
+    /// Asks every server for its role, all at once: one that is silent holds up no other one.
     fn look(&mut self) -> GroupSeen {
-        let mut servers = Vec::new();
-        for nth in 0..self.servers.len() {
-            let answer = self.ask(nth, &["INFO"], ANSWER_WITHIN);
-            let now = clock();
-            let Some(server) = self.servers.get_mut(nth) else { continue };
-            let told = answer.as_ref().ok().map(|reply| InfoReplication::from_reply(reply));
-            // A server that loads its data counts as silent: it answers no client.
-            let is_loading = matches!(&told, Some(Ok(told)) if told.is_loading);
-            let is_reached = told.is_some() && !is_loading;
-            // One that loads its data refuses writes by itself.
-            server.is_reached = is_reached;
-            if is_reached {
-                server.answered = now;
+        let watched = &self.watched;
+        let mut servers = self.servers.iter_mut();
+        // This thread would wait otherwise.
+        let own = servers.next();
+        std::thread::scope(|scope| {
+            for server in servers {
+                scope.spawn(|| server.look(watched));
             }
-            match told {
-                Some(Ok(told)) => server.role = Some(role_seen(&told)),
-                // It answers, and tells no role: as without the right password.
-                Some(Err(_)) => server.role = None,
-                None => {}
-            }
-            let silent = now.since(server.answered).as_millis() as u64;
-            servers.push(ServerSeen {
-                address: server.address.clone(),
-                silent_ms: (!is_reached).then_some(silent),
-                role: server.role.clone(),
-            });
-        }
-        GroupSeen { pool: self.watched.settings.pool.clone(), epoch: 0, servers }
+            own.into_iter().for_each(|server| server.look(watched));
+        });
+        let pool = self.watched.settings.pool.clone();
+        GroupSeen { pool, epoch: 0, servers: self.servers.iter().map(Server::seen).collect() }
     }
 
     /// Returns the position of a server.
@@ -127,24 +111,73 @@ impl Watching {
         found.ok_or_else(|| format!("{address} is not of the group any more"))
     }
 
-    /// Sends a command to a server, and returns its reply. A connection that was broken is made
-    /// again.
+    /// Sends a command to a server, and returns its reply. See [`Server::ask`].
     ///
     /// # Errors
     /// Returns the reason why there is no reply.
     pub fn ask(&mut self, nth: usize, words: &[&str], within: Duration) -> Result<Vec<u8>, String> {
-        let Watched { password, tls, .. } = &self.watched;
         let server = self.servers.get_mut(nth).ok_or("no such server")?;
-        if let Some(wire) = &mut server.wire {
+        server.ask(&self.watched, words, within)
+    }
+}
+
+impl Server {
+    /// Asks for the role, and notes the answer.
+    fn look(&mut self, watched: &Watched) {
+        let answer = self.ask(watched, &["INFO"], ANSWER_WITHIN);
+        let told = answer.as_ref().ok().map(|reply| InfoReplication::from_reply(reply));
+        // A server that loads its data counts as silent: it answers no client.
+        let is_loading = matches!(&told, Some(Ok(told)) if told.is_loading);
+        // One that loads its data refuses writes by itself.
+        self.is_reached = told.is_some() && !is_loading;
+        if self.is_reached {
+            self.answered = clock();
+        }
+        match told {
+            Some(Ok(told)) => self.role = Some(role_seen(&told)),
+            // It answers, and tells no role: as without the right password.
+            Some(Err(_)) => self.role = None,
+            None => {}
+        }
+    }
+
+    fn seen(&self) -> ServerSeen {
+        let silent = clock().since(self.answered).as_millis() as u64;
+        ServerSeen {
+            address: self.address.clone(),
+            silent_ms: (!self.is_reached).then_some(silent),
+            role: self.role.clone(),
+        }
+    }
+
+    /// Sends a command, and returns its reply. A connection that was broken is made again. A server
+    /// that has not answered in time is not asked twice: each order would take twice as long.
+    ///
+    /// # Errors
+    /// Returns the reason why there is no reply.
+    fn ask(
+        &mut self,
+        watched: &Watched,
+        words: &[&str],
+        within: Duration,
+    ) -> Result<Vec<u8>, String> {
+        let until = clock() + within;
+        if let Some(wire) = &mut self.wire {
             match wire.ask(words, within) {
                 Ok(reply) => return Ok(reply),
-                Err(_) => server.wire = None,
+                Err(why) => {
+                    self.wire = None;
+                    if until <= clock() {
+                        return Err(why);
+                    }
+                }
             }
         }
-        let endpoint = server.endpoint.as_ref().ok_or("its address cannot be read")?;
+        let endpoint = self.endpoint.as_ref().ok_or("its address cannot be read")?;
+        let Watched { password, tls, .. } = watched;
         let mut wire = Wire::connect(endpoint, password.as_deref(), tls.as_ref(), within)?;
         let reply = wire.ask(words, within)?;
-        server.wire = Some(wire);
+        self.wire = Some(wire);
         Ok(reply)
     }
 }

@@ -43,7 +43,8 @@ impl GroupsWorld {
             }
             12..14 => {
                 let nth = self.random.index(self.observers.len());
-                self.observers[nth].restart();
+                let clocks = self.clocks();
+                self.observers[nth].restart(clocks);
             }
             14 => {
                 let nth = self.random.index(self.observers.len());

@@ -82,7 +82,10 @@ impl GroupsWorld {
             topics: vec![None; controls],
             orders: Vec::new(),
             observers: (0..observers)
-                .map(|nth| Observer::start(id(nth).unwrap_or_default(), wants(count, &mut random)))
+                .map(|nth| {
+                    let clocks = Clocks::of(seed, 8 + nth as u64);
+                    Observer::start(id(nth).unwrap_or_default(), clocks, wants(count, &mut random))
+                })
                 .collect(),
             pools,
             listed: Listed::new(count, controls, &mut random),
@@ -272,7 +275,7 @@ impl GroupsWorld {
         let used: Vec<usize> = (0..self.pools.len()).filter(|pool| observer.uses(*pool)).collect();
         let views = used.iter().map(|pool| {
             let epoch = observer.epoch(POOLS[*pool]);
-            self.pools[*pool].seen_by(id, epoch, self.now)
+            self.pools[*pool].seen_by((id, observer.clocks()), epoch, self.now)
         });
         let body = observer.report(views.collect()).encode();
         for to in 0..self.controls.len() {
@@ -296,8 +299,9 @@ impl GroupsWorld {
             if self.random.percent(20) {
                 continue;
             }
-            let seen = self.pools[pool].seen_by(control_id(nth), 0, self.now);
             if let Some(control) = &mut self.controls[nth] {
+                let by = (control_id(nth), &control.clocks);
+                let seen = self.pools[pool].seen_by(by, 0, self.now);
                 control.leader.probed(seen, control.clocks.at(self.now));
             }
             if self.listed.taken(nth, pool) == Some(true) {
@@ -372,7 +376,8 @@ impl GroupsWorld {
         let control = self.controls[nth].as_mut()?;
         let (id, by) = self.operators.ask(Asked { nth, pool: Some(pool), to: to.clone() });
         let pool = self.pools[pool].name().to_owned();
-        control.leader.failover(Failover { id, pool, to, at: 0, by }, control.clocks.at(self.now));
+        let at = control.clocks.wall();
+        control.leader.failover(Failover { id, pool, to, at, by }, control.clocks.at(self.now));
         Some(id)
     }
 

@@ -1,5 +1,6 @@
 //! A proxy: it sees the servers of its pools, reports, and obeys what is decided.
 
+use crate::fleet::clock::Clocks;
 use crate::fleet::people::CLUSTER;
 use keyway_base::Time;
 use keyway_bus::NodeId;
@@ -9,6 +10,7 @@ use keyway_fleet::{About, Decided, Decisions, GroupSeen, PublishedGroups, Report
 #[derive(Debug)]
 pub(super) struct Observer {
     id: NodeId,
+    clocks: Clocks,
     decisions: Decisions,
     disk: Option<Vec<u8>>,
     hangs_until: Time,
@@ -19,13 +21,14 @@ pub(super) struct Observer {
 }
 
 impl Observer {
-    pub fn start(id: NodeId, wants: Vec<bool>) -> Observer {
+    pub fn start(id: NodeId, clocks: Clocks, wants: Vec<bool>) -> Observer {
         let (decisions, listed) = (Decisions::new(CLUSTER), vec![false; wants.len()]);
-        Observer { id, decisions, disk: None, hangs_until: Time(0), wants, listed }
+        Observer { id, clocks, decisions, disk: None, hangs_until: Time(0), wants, listed }
     }
 
-    /// Its process is killed, and begins anew with its disk.
-    pub fn restart(&mut self) {
+    /// Its process is killed, and begins anew with its disk and other clocks.
+    pub fn restart(&mut self, clocks: Clocks) {
+        self.clocks = clocks;
         let saved = self.disk.as_deref().and_then(Decisions::decode);
         self.decisions = saved.unwrap_or_else(|| Decisions::new(CLUSTER));
         self.hangs_until = Time(0);
@@ -33,6 +36,10 @@ impl Observer {
 
     pub fn id(&self) -> NodeId {
         self.id
+    }
+
+    pub fn clocks(&self) -> &Clocks {
+        &self.clocks
     }
 
     pub fn hangs(&self, now: Time) -> bool {

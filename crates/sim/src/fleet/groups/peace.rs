@@ -86,7 +86,7 @@ impl GroupsWorld {
             id,
             base,
             text: "# right".into(),
-            at: 0,
+            at: control.clocks.wall(),
             by,
             back_to: None,
             changes: Vec::new(),

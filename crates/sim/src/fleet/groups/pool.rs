@@ -2,6 +2,7 @@
 
 use super::observer::Observer;
 use super::servers::{Server, Servers};
+use crate::fleet::clock::Clocks;
 use crate::fleet::engine::Engine;
 use crate::fleet::people::control_id;
 use crate::random::Random;
@@ -120,7 +121,7 @@ impl Pool {
     }
 
     /// Returns what an observer sees, with the epoch that it obeys.
-    pub fn seen_by(&mut self, by: NodeId, epoch: u64, now: Time) -> GroupSeen {
+    pub fn seen_by(&mut self, by: (NodeId, &Clocks), epoch: u64, now: Time) -> GroupSeen {
         self.servers.seen_by(by, epoch, now)
     }
 

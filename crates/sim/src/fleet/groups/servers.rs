@@ -1,6 +1,7 @@
 //! The servers of a group: roles, offsets, and who reaches whom.
 
 use super::pool::target;
+use crate::fleet::clock::Clocks;
 use crate::random::Random;
 use keyway_base::Time;
 use keyway_bus::NodeId;
@@ -99,11 +100,14 @@ impl Servers {
         sight.is_some_and(|it| it.silent_since.is_none() && now.since(it.seen_since) >= long)
     }
 
-    pub fn seen_by(&mut self, by: NodeId, epoch: u64, now: Time) -> GroupSeen {
+    /// Returns what an observer sees, by its own clock.
+    pub fn seen_by(&mut self, (by, clocks): (NodeId, &Clocks), epoch: u64, now: Time) -> GroupSeen {
         let mut seen = GroupSeen { pool: self.pool.clone(), epoch, servers: Vec::new() };
         for nth in 0..self.servers.len() {
             let sight = self.sight(by, nth, now);
-            let silent_ms = sight.silent_since.map(|since| now.since(since).as_millis() as u64);
+            let silent_ms = sight
+                .silent_since
+                .map(|since| clocks.at(now).since(clocks.at(since)).as_millis() as u64);
             let server = &self.servers[nth];
             let role = match server.of {
                 None => RoleSeen::Primary { offset: server.offset, replicas: 0 },

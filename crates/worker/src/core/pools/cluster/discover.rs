@@ -213,7 +213,7 @@ impl Core {
             let asks_sentinels = shared.sentinels().is_some();
             let state = self.plane.cluster_state(pool).filter(|state| !state.has_slots());
             if let Some(state) = state.filter(|_| !asks_sentinels) {
-                shared.note_roles(&state.map, &BTreeMap::new(), now);
+                shared.note_roles(&state.map, (&BTreeMap::new(), &BTreeMap::new()), now);
             }
             self.plane.end_unanswered(pool);
         }

@@ -143,7 +143,8 @@ impl Core {
         let refresh = shared.settings().refresh;
         self.tell_unwatched(pool, &told);
         let again = if shared.sentinels().is_none() {
-            shared.note_roles(&state.map, &told.roles, self.plane.clock.now);
+            let now = self.plane.clock.now;
+            shared.note_roles(&state.map, (&told.roles, &told.answered), now);
             let groups = shared.primaries().len() as u16;
             let learned = (0..groups).filter(|&group| self.learn_roles(pool, group, &told)).count();
             match usize::from(groups) - learned {
@@ -247,8 +248,10 @@ impl Core {
 
     fn hear_role(&mut self, pool: u16, server: u16, reply: &[u8]) -> Result<(), ViewError> {
         let role = InfoReplication::from_reply(reply)?;
+        let now = self.plane.clock.now;
         if let Some(told) = self.told(pool) {
             told.roles.insert(server, role);
+            told.answered.insert(server, now);
         }
         Ok(())
     }

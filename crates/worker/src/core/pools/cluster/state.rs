@@ -298,6 +298,8 @@ pub(super) struct Told {
     pub(super) addresses: BTreeMap<u16, Endpoint>,
     pub(super) primaries: BTreeMap<u16, WatchedPrimary>,
     pub(super) roles: BTreeMap<u16, InfoReplication>,
+    /// The time at which each server has told its role.
+    pub(super) answered: BTreeMap<u16, Time>,
     /// Primaries about which a sentinel has answered all questions.
     pub(super) known: BTreeSet<u16>,
     /// Primaries that a sentinel does not watch.
