@@ -51,17 +51,31 @@ impl Failure {
 
     /// The failure of a server that has answered with an error.
     pub(crate) fn of_error(server: &Endpoint, error: &[u8]) -> Failure {
+        Failure::told(&format!("{server} answers"), error)
+    }
+
+    /// The failure of a server that has answered a command with an error.
+    pub(crate) fn of_command(server: &Endpoint, command: &str, error: &[u8]) -> Failure {
+        Failure::told(&format!("{server} answers {command} with"), error)
+    }
+
+    fn told(what: &str, error: &[u8]) -> Failure {
         let words = keyway_base::printable(error.trim_ascii());
         let first = error.split(|byte| *byte == b' ').next().unwrap_or_default();
-        let hint = match first {
-            b"OOM" => ": it has too little memory: raise its maxmemory",
-            b"NOAUTH" | b"WRONGPASS" => ": the password of the pool is not its password",
-            b"NOPERM" => ": its user may not do that",
-            b"MISCONF" => ": it cannot save its data: see its log",
-            _ => "",
+        let (is_final, hint) = match first {
+            b"OOM" => (true, "it has too little memory: raise its maxmemory"),
+            b"NOAUTH" | b"WRONGPASS" => (true, "the password of the pool is not its password"),
+            b"NOPERM" => (true, "its user may not do that"),
+            b"MISCONF" => (true, "it cannot save its data: see its log"),
+            b"READONLY" => (false, "it is a replica now: the copy begins anew"),
+            b"BUSYKEY" => (false, "it has keys of these slots: they are to be deleted first"),
+            _ if error.starts_with(b"ERR DUMP payload version") => {
+                (true, "it is too old for this value: upgrade it")
+            }
+            _ if error.starts_with(b"ERR unknown command") => (true, "it is too old: upgrade it"),
+            _ => (false, "the copy begins anew"),
         };
-        let is_final = matches!(first, b"OOM" | b"NOAUTH" | b"WRONGPASS" | b"NOPERM" | b"MISCONF");
-        Failure { why: format!("{server} answers {words}{hint}"), is_final }
+        Failure { why: format!("{what} {words}: {hint}"), is_final }
     }
 }
 

@@ -1,8 +1,8 @@
 //! The commands of a stream that concern keys of some slots.
 
 use crate::access::Failure;
+use crate::commands::{Commands, shown};
 use crate::slots::SlotSet;
-use crate::value::{Commands, shown};
 use keyway_command::{Args, Refusal, Request, Verb};
 use keyway_resp::reply;
 
@@ -13,102 +13,193 @@ pub(crate) struct Heard<'a> {
     pub(crate) args: Args<'a>,
 }
 
-/// Appends those commands of a unit, and those parts of them, that concern keys of the slots.
-///
-/// # Errors
-/// A command cannot be divided, or no copy can go on after it.
-pub(crate) fn unit<'a>(
-    slots: &SlotSet,
-    heard: impl Iterator<Item = Heard<'a>>,
-    is_transaction: bool,
-    out: &mut Commands,
-) -> Result<(), Failure> {
-    let (before, count) = (out.bytes.len(), out.count);
-    if is_transaction {
-        out.add(&[b"MULTI"]);
-    }
-    let opened = out.count;
-    for one in heard {
-        each(slots, &one, out)?;
-    }
-    if out.count == opened {
-        // A transaction of other slots leaves nothing.
-        out.bytes.truncate(before);
-        out.count = count;
-    } else if is_transaction {
-        out.add(&[b"EXEC"]);
-    }
-    Ok(())
+/// Commands that are newer than the table, and whose only key is their first argument.
+const NEWER: [&[u8]; 9] = [
+    b"delex",
+    b"delifeq",
+    b"vadd",
+    b"vrem",
+    b"vsetattr",
+    b"xackdel",
+    b"xcfgset",
+    b"xdelex",
+    b"xnack",
+];
+
+/// What becomes of a command.
+enum Fate<'a> {
+    /// It concerns no key of the slots.
+    Dropped,
+    /// All its keys are of the slots.
+    Kept,
+    /// Some are, and its parts stand for themselves: this is its name, and a part has so many words.
+    Divided(&'a [u8], usize),
+    /// It is the text of a script, by whose hash later commands may call it.
+    Learned(&'a [u8]),
 }
 
-fn each(slots: &SlotSet, one: &Heard<'_>, out: &mut Commands) -> Result<(), Failure> {
-    let request = match Request::resolve(one.args) {
-        Ok(request) => request,
-        Err(Refusal::Empty) => return Ok(()),
-        Err(_) => return unknown(one),
-    };
-    match request.command.verb {
-        Verb::Flushall | Verb::Flushdb | Verb::Swapdb => {
-            return Err(Failure::passing(format!(
-                "the source has executed {}: the copy begins anew",
-                request.command.name
-            )));
+/// Leaves out of a stream what does not concern keys of some slots.
+#[derive(Debug, Default)]
+pub(crate) struct Filter {
+    /// The places of the keys of a command.
+    keys: Vec<u32>,
+}
+
+impl Filter {
+    /// Appends those commands of a unit, and those parts of them, that concern keys of the slots.
+    ///
+    /// # Errors
+    /// A command cannot be divided, or no copy can go on after it.
+    pub(crate) fn unit<'a>(
+        &mut self,
+        slots: &SlotSet,
+        heard: impl Iterator<Item = Heard<'a>>,
+        is_transaction: bool,
+        out: &mut Commands,
+    ) -> Result<(), Failure> {
+        let (before, count) = (out.bytes.len(), out.count);
+        if is_transaction {
+            out.add(&[b"MULTI"]);
         }
-        _ => {}
+        let opened = out.count;
+        for one in heard {
+            self.each(slots, &one, out)?;
+        }
+        if out.count == opened {
+            // A transaction of other slots leaves nothing.
+            out.bytes.truncate(before);
+            out.count = count;
+        } else if is_transaction {
+            out.add(&[b"EXEC"]);
+        }
+        Ok(())
     }
-    let mut keys = Vec::new();
-    if request.keys(&mut keys).is_err() {
-        return unknown(one);
+
+    fn each(
+        &mut self,
+        slots: &SlotSet,
+        one: &Heard<'_>,
+        out: &mut Commands,
+    ) -> Result<(), Failure> {
+        let is_moving = |at: &u32| one.args.get(*at as usize).is_some_and(|key| slots.has_key(key));
+        match self.fate(&is_moving, one)? {
+            Fate::Dropped => {}
+            Fate::Kept => {
+                out.bytes.extend_from_slice(one.raw);
+                out.count += 1;
+            }
+            Fate::Learned(text) => out.add(&[b"SCRIPT", b"LOAD", text]),
+            Fate::Divided(name, step) => {
+                let moving = self.keys.iter().filter(|at| is_moving(at));
+                reply::array(&mut out.bytes, 1 + moving.clone().count() * step);
+                reply::bulk(&mut out.bytes, name);
+                for at in moving {
+                    let words = one.args.from(*at as usize).take(step);
+                    words.for_each(|word| reply::bulk(&mut out.bytes, word));
+                }
+                out.count += 1;
+            }
+        }
+        Ok(())
     }
-    let is_moving = |at: &u32| one.args.get(*at as usize).is_some_and(|key| slots.has_key(key));
-    let moving = keys.iter().filter(|at| is_moving(at)).count();
-    // What has no key is said to the server, or to everybody: PUBLISH, SCRIPT LOAD, FUNCTION LOAD.
-    if moving == 0 || matches!(request.command.verb, Verb::Publish | Verb::Spublish) {
-        return Ok(());
-    }
-    if one.database != 0 {
-        let key = keys.iter().find(|at| is_moving(at)).and_then(|at| one.args.get(*at as usize));
-        return Err(Failure::lasting(format!(
-            "key {} is in database {}, and only database 0 can be moved",
-            shown(key.unwrap_or_default()),
-            one.database
-        )));
-    }
-    if moving == keys.len() {
-        out.bytes.extend_from_slice(one.raw);
-        out.count += 1;
-        return Ok(());
-    }
-    // Both sides of a key that stays and one that moves.
-    let (name, step) = match request.command.verb {
-        Verb::Del | Verb::Unlink => ("DEL", 1),
-        // That it was executed means that no key was there.
-        Verb::Mset | Verb::Msetnx => ("MSET", 2),
-        _ => {
+
+    fn fate<'a>(
+        &mut self,
+        is_moving: &dyn Fn(&u32) -> bool,
+        one: &Heard<'a>,
+    ) -> Result<Fate<'a>, Failure> {
+        let request = match Request::resolve(one.args) {
+            Ok(request) => Some(request),
+            Err(Refusal::Empty) => return Ok(Fate::Dropped),
+            // New subcommands of others concern the server, and not its keys.
+            Err(Refusal::UnknownSubcommand(command)) if command.verb != Verb::Xgroup => {
+                return Ok(Fate::Dropped);
+            }
+            Err(_) => None,
+        };
+        let verb = request.map(|request| request.command.verb);
+        if let Some(verb @ (Verb::Flushall | Verb::Flushdb | Verb::Swapdb)) = verb {
+            let name = if verb == Verb::Swapdb { "were exchanged" } else { "was flushed" };
+            let what = if verb == Verb::Swapdb { "databases of the source" } else { "the source" };
+            return Err(Failure::passing(format!("{what} {name}: the copy begins anew")));
+        }
+        self.find_keys(request, one)?;
+        let moving = self.keys.iter().filter(|at| is_moving(at)).count();
+        match verb {
+            // They are said to clients of the source.
+            Some(Verb::Publish | Verb::Spublish) => return Ok(Fate::Dropped),
+            Some(Verb::Eval | Verb::Evalsha | Verb::Fcall) if self.keys.is_empty() => {
+                return Err(Failure::lasting(format!(
+                    "the source has executed {} without keys, so nobody knows what it has changed: \
+                     name the keys of scripts, or upgrade the source, which then sends what they \
+                     change",
+                    shown(one.args.get(0).unwrap_or_default())
+                )));
+            }
+            Some(Verb::Eval) if moving == 0 => {
+                return Ok(Fate::Learned(one.args.get(1).unwrap_or_default()));
+            }
+            _ if moving == 0 => return Ok(Fate::Dropped),
+            _ => {}
+        }
+        if let Some(at) = self.keys.iter().find(|at| is_moving(at)).filter(|_| one.database != 0) {
             return Err(Failure::lasting(format!(
-                "the source has executed {} with keys that move and keys that stay: only commands \
-                 whose keys have one slot can be moved",
-                request.command.name
+                "key {} is in database {}, and only database 0 can be moved",
+                shown(one.args.get(*at as usize).unwrap_or_default()),
+                one.database
             )));
         }
-    };
-    reply::array(&mut out.bytes, 1 + moving * step);
-    reply::bulk(&mut out.bytes, name.as_bytes());
-    for at in keys.iter().filter(|at| is_moving(at)) {
-        let words = one.args.from(*at as usize).take(step);
-        words.for_each(|word| reply::bulk(&mut out.bytes, word));
+        if request.is_some_and(|request| reaches_further(&request)) {
+            return Err(refused(one, "which concerns more than the keys that it names"));
+        }
+        if moving == self.keys.len() {
+            return Ok(Fate::Kept);
+        }
+        match verb {
+            Some(Verb::Del | Verb::Unlink) => {
+                Ok(Fate::Divided(one.args.get(0).unwrap_or_default(), 1))
+            }
+            // That it was executed means that no key was there.
+            Some(Verb::Mset | Verb::Msetnx) => Ok(Fate::Divided(b"MSET", 2)),
+            _ => Err(refused(one, "with keys that move and keys that stay")),
+        }
     }
-    out.count += 1;
-    Ok(())
+
+    /// Finds the keys of a command. One that is not known has an unknown number of them.
+    fn find_keys(&mut self, request: Option<Request<'_>>, one: &Heard<'_>) -> Result<(), Failure> {
+        self.keys.clear();
+        if let Some(request) = request
+            && request.keys(&mut self.keys).is_ok()
+        {
+            return Ok(());
+        }
+        let name = one.args.get(0).unwrap_or_default().to_ascii_lowercase();
+        if NEWER.contains(&&*name) && one.args.len() > 1 {
+            self.keys.push(1);
+            return Ok(());
+        }
+        Err(Failure::lasting(format!(
+            "the source has executed {}, which is unknown here: it may have changed keys that move",
+            shown(&name)
+        )))
+    }
 }
 
-/// Refuses a command that is not known to have no key of the slots.
-fn unknown(one: &Heard<'_>) -> Result<(), Failure> {
-    let name = one.args.get(0).unwrap_or_default();
-    Err(Failure::lasting(format!(
-        "the source has executed {}, which is unknown here: it may have changed keys that move",
-        shown(name)
-    )))
+/// Returns whether a command reads or writes more than its keys: another database, or keys that it makes
+/// of values.
+fn reaches_further(request: &Request<'_>) -> bool {
+    match request.command.verb {
+        Verb::Move => true,
+        Verb::Sort | Verb::Copy => request.handling() != request.command.handling,
+        _ => false,
+    }
+}
+
+fn refused(one: &Heard<'_>, why: &str) -> Failure {
+    Failure::lasting(format!(
+        "the source has executed {} {why}: only commands whose keys have one slot can be moved",
+        shown(one.args.get(0).unwrap_or_default())
+    ))
 }
 
 #[cfg(test)]
@@ -127,7 +218,7 @@ mod tests {
             args: Args::new(raw, ranges),
         });
         let mut out = Commands::default();
-        unit(slots, heard, is_transaction, &mut out)?;
+        Filter::default().unit(slots, heard, is_transaction, &mut out)?;
         let text = String::from_utf8(out.bytes).unwrap();
         let mut left: Vec<Vec<String>> = Vec::new();
         for line in text.split("\r\n") {
@@ -167,6 +258,10 @@ mod tests {
         let expected = ["SET a 1", "DEL a", "MSET a 2", "SET {a}x 1"];
         assert_eq!(left(&of_a(), &lines, false).unwrap(), expected);
         assert_eq!(left(&of_a(), &["SCRIPT LOAD x", "SPUBLISH a x"], false).unwrap(), [""; 0]);
+        let scripts = ["EVAL x 1 b", "EVAL y 1 a", "EVALSHA z 1 a", "EVALSHA z 1 b"];
+        let expected = ["SCRIPT LOAD x", "EVAL y 1 a", "EVALSHA z 1 a"];
+        assert_eq!(left(&of_a(), &scripts, false).unwrap(), expected);
+        assert_eq!(left(&of_a(), &["VADD a x", "VADD b x"], false).unwrap(), ["VADD a x"]);
     }
 
     #[test]
@@ -183,6 +278,11 @@ mod tests {
             ("RENAME a b", true),
             ("SUNIONSTORE a b", true),
             ("NOSUCHCOMMAND a", true),
+            ("MOVE a 1", true),
+            ("COPY a {a}b DB 1", true),
+            ("SORT a BY w_* STORE {a}b", true),
+            ("EVAL x 0", true),
+            ("EVAL x 2 a b", true),
             ("FLUSHALL", false),
             ("SWAPDB 0 1", false),
         ] {

@@ -1,9 +1,10 @@
 //! The keys of slots at one server: they are counted, or deleted.
 
 use crate::access::{Access, Failure};
+use crate::commands::command;
 use crate::pace::{Pace, Pacer, now};
 use crate::slots::SlotSet;
-use crate::wire::{Wire, command};
+use crate::wire::Wire;
 use keyway_resp::{Framing, frame_reply};
 use std::time::Duration;
 
@@ -70,7 +71,7 @@ pub fn purge(
             if let Some(error) = reply.strip_prefix(b"-") {
                 return Err(Failure::of_error(&access.endpoint, error));
             }
-            deleted += moving.len() as u64;
+            deleted += count_of(&reply);
         }
         check_wanted(on_progress(deleted))
     })?;
@@ -80,6 +81,12 @@ pub fn purge(
 fn delete(wire: &mut Wire, verb: &[u8], keys: &[Vec<u8>]) -> Result<Vec<u8>, Failure> {
     let words: Vec<&[u8]> = [verb].into_iter().chain(keys.iter().map(Vec::as_slice)).collect();
     wire.ask(&words, ANSWER_WITHIN)
+}
+
+/// Reads an integer. A page of keys may have some twice, and others may have expired.
+fn count_of(reply: &[u8]) -> u64 {
+    let digits = reply.strip_prefix(b":").map(<[u8]>::trim_ascii_end).unwrap_or_default();
+    std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()).unwrap_or_default()
 }
 
 fn check_wanted(is_wanted: bool) -> Result<(), Failure> {

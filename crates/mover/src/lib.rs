@@ -22,6 +22,7 @@
 
 mod access;
 mod board;
+mod commands;
 mod copier;
 mod filter;
 mod keys;

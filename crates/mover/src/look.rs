@@ -1,12 +1,16 @@
 //! What a server is, and whether slots can move between two.
 
 use crate::access::{Access, Failure};
+use crate::pace::unix_millis;
 use crate::wire::Wire;
 use keyway_rdb::Version;
 use std::time::Duration;
 
 /// A share of `maxmemory` above which a server has no room for slots.
 const FULL_PERCENT: u64 = 95;
+
+/// Milliseconds by which the clocks of two servers may differ.
+const CLOCKS_APART_MAX: u64 = 1000;
 
 /// A server at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +21,11 @@ pub struct Look {
     pub product: String,
     /// The newest version of RDB that it reads.
     pub rdb: Version,
+    /// True if it knows RESTORE with REPLACE and ABSTTL.
+    pub restores: bool,
+    /// Milliseconds by which its clock is before the one here; negative if it is behind. It is as wrong
+    /// as half the time of an answer.
+    pub clock_ahead_ms: i64,
     /// True if it is a replica.
     pub is_replica: bool,
     /// True if it is a replica whose connection to its primary is up.
@@ -61,25 +70,53 @@ pub fn look(access: &Access, within: Duration) -> Result<Look, Failure> {
         return Err(Failure::of_error(&access.endpoint, error));
     }
     let text = String::from_utf8_lossy(&reply);
-    parse(&access.endpoint.to_string(), &text)
-        .ok_or_else(|| Failure::lasting(format!("{}: its INFO has no version", access.endpoint)))
+    let mut look = parse(&access.endpoint.to_string(), &text)
+        .ok_or_else(|| Failure::lasting(format!("{}: its INFO has no version", access.endpoint)))?;
+    let before = unix_millis();
+    let told = time_of(&wire.ask(&[b"TIME"], within)?);
+    let here = before.midpoint(unix_millis());
+    look.clock_ahead_ms = told.map_or(0, |told| told.saturating_sub(here as i64));
+    Ok(look)
 }
 
-/// Returns the id of a server's history and the offset of its stream.
+/// Reads the reply to TIME, in milliseconds since 1970.
+fn time_of(reply: &[u8]) -> Option<i64> {
+    let mut lines = reply.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end);
+    let mut number = |nth| std::str::from_utf8(lines.nth(nth)?).ok()?.parse::<i64>().ok();
+    let (seconds, micros) = (number(2)?, number(1)?);
+    seconds.checked_mul(1000)?.checked_add(micros / 1000)
+}
+
+/// Returns the id of a primary's history and the offset of its stream.
 ///
 /// # Errors
-/// It is not reached, or does not tell.
+/// It is not reached, does not tell, or is a replica.
 pub fn position(access: &Access, within: Duration) -> Result<(String, u64), Failure> {
     let mut wire = Wire::connect(access, "keyway-look", within)?;
-    let reply = wire.ask(&[b"INFO", b"replication"], within)?;
-    if let Some(error) = reply.strip_prefix(b"-") {
-        return Err(Failure::of_error(&access.endpoint, error));
+    let text = replication(&mut wire, within)?;
+    if field(&text, "role") == Some("slave") {
+        return Err(Failure::passing(format!("{} is a replica now", access.endpoint)));
     }
-    let text = String::from_utf8_lossy(&reply);
     let id = field(&text, "master_replid").map(str::to_owned);
-    id.zip(offset(&text)).ok_or_else(|| {
-        Failure::passing(format!("{} does not tell where its stream is", access.endpoint))
-    })
+    id.zip(offset(&text)).ok_or_else(|| untold(&wire))
+}
+
+/// Returns the offset of the stream of a server at the other end of a connection.
+pub(crate) fn offset_of(wire: &mut Wire, within: Duration) -> Result<u64, Failure> {
+    let text = replication(wire, within)?;
+    offset(&text).ok_or_else(|| untold(wire))
+}
+
+fn untold(wire: &Wire) -> Failure {
+    Failure::passing(format!("{} does not tell where its stream is", wire.server()))
+}
+
+fn replication(wire: &mut Wire, within: Duration) -> Result<String, Failure> {
+    let reply = wire.ask(&[b"INFO", b"replication"], within)?;
+    match reply.strip_prefix(b"-") {
+        Some(error) => Err(Failure::of_error(wire.server(), error)),
+        None => Ok(String::from_utf8_lossy(&reply).into_owned()),
+    }
 }
 
 fn field<'t>(text: &'t str, name: &str) -> Option<&'t str> {
@@ -114,6 +151,8 @@ fn parse(server: &str, text: &str) -> Option<Look> {
         server: server.to_owned(),
         product: format!("{product} {version}"),
         rdb: rdb_of(product, version, redis),
+        restores: parts(redis).0 >= 5,
+        clock_ahead_ms: 0,
         is_replica: field(text, "role") == Some("slave"),
         is_linked: field(text, "master_link_status") == Some("up"),
         is_loading: field(text, "loading") == Some("1"),
@@ -128,12 +167,14 @@ fn parse(server: &str, text: &str) -> Option<Look> {
     })
 }
 
+/// Returns the first two numbers of a version.
+fn parts(text: &str) -> (u32, u32) {
+    let mut parts = text.split('.').map(|part| part.parse::<u32>().unwrap_or_default());
+    (parts.next().unwrap_or_default(), parts.next().unwrap_or_default())
+}
+
 /// Returns the newest version of RDB that a server reads.
 fn rdb_of(product: &str, version: &str, redis: &str) -> Version {
-    let parts = |text: &str| {
-        let mut parts = text.split('.').map(|part| part.parse::<u32>().unwrap_or_default());
-        (parts.next().unwrap_or_default(), parts.next().unwrap_or_default())
-    };
     match product {
         "valkey" if parts(version) >= (9, 2) => Version::Valkey81,
         "valkey" if parts(version) >= (9, 0) => Version::Valkey80,
@@ -183,6 +224,17 @@ pub fn objections(source: &Look, target: &Look, bytes: Option<u64>) -> Vec<Objec
                 "{} has modules ({}): a key with a value of a module would end the move",
                 source.server,
                 source.modules.join(", ")
+            ),
+        );
+    }
+    let apart = source.clock_ahead_ms.abs_diff(target.clock_ahead_ms);
+    if apart > CLOCKS_APART_MAX {
+        object(
+            false,
+            format!(
+                "the clocks of {} and {} are {apart} ms apart, so keys expire at other times after \
+                 the move: set the clocks",
+                source.server, target.server
             ),
         );
     }
@@ -241,6 +293,19 @@ mod tests {
         assert!(!look.is_replica && !look.evicts && parse("a:1", "# nothing").is_none());
         let valkey = seen(&INFO.replace("loading:0", "valkey_version:9.0.1"));
         assert_eq!((&*valkey.product, valkey.rdb), ("valkey 9.0.1", Version::Valkey80));
+    }
+
+    #[test]
+    fn clocks_that_differ_are_told() {
+        assert_eq!(
+            time_of(b"*2\r\n$10\r\n1700000000\r\n$6\r\n123456\r\n"),
+            Some(1_700_000_000_123)
+        );
+        assert_eq!(time_of(b"-ERR\r\n"), None);
+        let (one, mut other) = (seen(INFO), seen(INFO));
+        other.clock_ahead_ms = -1500;
+        let all = objections(&one, &other, None);
+        assert!(all.iter().any(|one| !one.is_fatal && one.why.contains("are 1500 ms apart")));
     }
 
     #[test]

@@ -3,11 +3,13 @@
 use crate::access::{Access, Failure};
 use crate::board::{Board, Stage, Status};
 use crate::copier::Copier;
-use crate::look::{look, position};
+use crate::look::{look, offset_of};
 use crate::pace::{Pace, now};
 use crate::pipe;
 use crate::slots::SlotSet;
-use keyway_replica::{Follower, FollowerSettings, State};
+use crate::value::Dialect;
+use crate::wire::Wire;
+use keyway_replica::{Cause, Follower, FollowerSettings, State};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -20,7 +22,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Longest time for which a source may be away before the copy begins, and while it goes on.
-const AWAY_MAX: Duration = Duration::from_secs(10);
+const AWAY_MAX: Duration = Duration::from_secs(5);
 
 /// Whom to copy from, whom to, and how.
 #[derive(Clone, Debug)]
@@ -33,7 +35,7 @@ pub struct MoverSettings {
     pub slots: SlotSet,
     /// The pace of the copy. Writes are copied as they come.
     pub pace: Pace,
-    /// The name of the connection to the target. It has no spaces.
+    /// The name of its connections, but for that of replication. It has no spaces.
     pub name: String,
 }
 
@@ -84,6 +86,18 @@ impl Mover {
         self.board.lock().set_pace(pace);
     }
 
+    /// Holds the copy of the snapshot. Writes that come behind it are still copied. A source ends the
+    /// connection if the pause is longer than its `repl-timeout`, or if so many writes wait for the mover
+    /// as `client-output-buffer-limit` allows.
+    pub fn pause(&self) {
+        self.board.lock().set_paused(true);
+    }
+
+    /// Goes on with the copy of the snapshot.
+    pub fn resume(&self) {
+        self.board.lock().set_paused(false);
+    }
+
     /// Has the copy end where the source's primary is in its stream, as [`position`] has told it when no
     /// more writes to the slots could come. The copy must be [`Stage::Tailing`]. Once it is
     /// [`Stage::Finished`], the target has everything and gets nothing more.
@@ -92,9 +106,9 @@ impl Mover {
         self.board.nudge();
     }
 
-    /// Waits for a step forward, for this long at most. Returns how far it is.
+    /// Waits for another [`Stage`], for this long at most. Returns how far it is.
     pub fn wait(&self, patience: Duration) -> Status {
-        self.board.wait(patience);
+        self.board.wait_for_step(patience);
         self.board.status()
     }
 
@@ -124,34 +138,73 @@ fn watch(board: &Arc<Board>, follower: &Mutex<Option<Follower>>, settings: Mover
     if let Err(failure) = begin(board, follower, &settings) {
         return board.fail(failure);
     }
-    let mut away_since: Option<Instant> = None;
-    while !board.lock().is_over() {
+    let source = &settings.source;
+    let mut patience = Patience::default();
+    let mut wire = None;
+    let mut looked = now();
+    loop {
         board.wait(LOOK_EVERY);
-        let state = follower.lock().as_ref().map(Follower::status);
-        let Some(state) = state else { return };
-        if state.state == State::Stopped {
-            let why = state.reason.map_or_else(
-                || format!("the copy from {} has ended", settings.source.endpoint),
-                |reason| reason.to_string(),
-            );
-            return board.fail(Failure::passing(why));
+        if board.lock().is_over() {
+            return;
         }
-        let is_away = matches!(state.state, State::Connect | State::Connecting);
-        let since = *away_since.get_or_insert_with(now);
-        if !is_away {
-            away_since = None;
-        } else if now().saturating_duration_since(since) > AWAY_MAX {
-            let why = state.reason.map(|reason| reason.to_string()).unwrap_or_default();
-            return board.fail(Failure::passing(format!(
-                "{} is not reached: {why}",
-                settings.source.endpoint
-            )));
+        // Every answer of the target is a change.
+        if now().saturating_duration_since(looked) < LOOK_EVERY {
+            continue;
+        }
+        looked = now();
+        let Some(state) = follower.lock().as_ref().map(Follower::status) else { return };
+        if let Err(failure) = patience.check(&state, source) {
+            return board.fail(failure);
         }
         let is_streaming = matches!(board.lock().stage(), Stage::Tailing);
-        if is_streaming && let Ok((_, offset)) = position(&settings.source, ANSWER_WITHIN) {
-            board.lock().note_known(offset);
-            board.notify();
+        if is_streaming {
+            if wire.is_none() {
+                wire = Wire::connect(source, &settings.name, ANSWER_WITHIN).ok();
+            }
+            match wire.as_mut().map(|wire| offset_of(wire, ANSWER_WITHIN)) {
+                Some(Ok(offset)) => {
+                    board.lock().note_known(offset);
+                    board.notify();
+                }
+                _ => wire = None,
+            }
         }
+    }
+}
+
+/// How long a source is waited for.
+#[derive(Default)]
+struct Patience {
+    /// Links that had failed when the latest one was good.
+    failures: u64,
+    away_since: Option<Instant>,
+}
+
+impl Patience {
+    /// Checks that the source is there, or was a moment ago.
+    fn check(&mut self, status: &keyway_replica::Status, source: &Access) -> Result<(), Failure> {
+        let reason = status.reason.as_ref();
+        let why = || reason.map(ToString::to_string).unwrap_or_default();
+        match status.state {
+            State::Stopped => {
+                // Another snapshot of the same server would have the same.
+                let is_final = reason.is_some_and(|it| matches!(it.cause(), Cause::Snapshot(_)));
+                let why = format!("the copy from {} has ended: {}", source.endpoint, why());
+                return Err(Failure { why, is_final });
+            }
+            State::Online | State::Transfer { .. } => {
+                *self = Patience { failures: status.failures, away_since: None };
+            }
+            _ if status.failures > self.failures => {
+                let since = *self.away_since.get_or_insert_with(now);
+                if now().saturating_duration_since(since) > AWAY_MAX {
+                    let why = format!("{} is not reached: {}", source.endpoint, why());
+                    return Err(Failure::passing(why));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
     }
 }
 
@@ -162,7 +215,8 @@ fn begin(
 ) -> Result<(), Failure> {
     let target = look(&settings.target, ANSWER_WITHIN)?;
     let source = look(&settings.source, ANSWER_WITHIN)?;
-    let copier = Copier::new(Arc::clone(board), Arc::new(settings.slots.clone()), target.rdb);
+    let dialect = Dialect { restores: target.restores, version: target.rdb };
+    let copier = Copier::new(Arc::clone(board), Arc::new(settings.slots.clone()), dialect);
     let followed = followed(settings, !source.is_replica);
     let started = Follower::start(followed, Box::new(copier));
     let started = started.map_err(|error| Failure::passing(format!("no thread: {error}")))?;

@@ -1,6 +1,6 @@
 //! The pace of a copy: bounds on keys and on bytes in a second.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Bounds on what is copied or deleted in a second. Without them it is as fast as it can be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,6 +48,13 @@ impl Pacer {
 #[allow(clippy::disallowed_methods, reason = "threads of a mover serve no client")]
 pub(crate) fn now() -> Instant {
     Instant::now()
+}
+
+/// Returns the time in milliseconds since 1970. Servers have clocks of their own.
+#[allow(clippy::disallowed_methods, reason = "expiries are times of the wall clock")]
+pub(crate) fn unix_millis() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    since.as_millis() as u64
 }
 
 #[cfg(test)]

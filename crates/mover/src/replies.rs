@@ -12,8 +12,10 @@ pub(crate) struct Replies {
     skip: u64,
     /// The line that has begun.
     line: Vec<u8>,
-    /// True if the end of the line is missing and its beginning was kept.
-    error: Option<Vec<u8>>,
+    /// Replies that were whole.
+    whole: u64,
+    /// The first error, and the number of the reply in which it was.
+    error: Option<(u64, Vec<u8>)>,
 }
 
 /// The bytes are no replies.
@@ -49,9 +51,9 @@ impl Replies {
         Ok(whole)
     }
 
-    /// Returns the first error, without its sign.
-    pub(crate) fn error(&self) -> Option<&[u8]> {
-        self.error.as_deref()
+    /// Returns the first error, without its sign, behind the number of replies before its own.
+    pub(crate) fn error(&self) -> Option<(u64, &[u8])> {
+        self.error.as_ref().map(|(nth, error)| (*nth, error.as_slice()))
     }
 
     fn keep(&mut self, bytes: &[u8]) {
@@ -61,12 +63,19 @@ impl Replies {
 
     fn on_line(&mut self) -> Result<u64, Strange> {
         let line = std::mem::take(&mut self.line);
+        let told = self.on_text(&line);
+        self.line = line;
+        self.line.clear();
+        told
+    }
+
+    fn on_text(&mut self, line: &[u8]) -> Result<u64, Strange> {
         let (sign, rest) = line.split_first().ok_or(Strange)?;
         let number = || std::str::from_utf8(rest.trim_ascii()).ok()?.parse::<i64>().ok();
         match sign {
             b'+' | b':' => Ok(self.ended()),
             b'-' => {
-                self.error.get_or_insert_with(|| rest.trim_ascii().to_vec());
+                self.error.get_or_insert_with(|| (self.whole, rest.trim_ascii().to_vec()));
                 Ok(self.ended())
             }
             b'$' => match number().ok_or(Strange)? {
@@ -92,7 +101,9 @@ impl Replies {
     /// Notes that a reply without elements has ended. Returns the number of whole replies.
     fn ended(&mut self) -> u64 {
         self.left = self.left.saturating_sub(1);
-        u64::from(self.left == 0)
+        let is_whole = self.left == 0;
+        self.whole += u64::from(is_whole);
+        u64::from(is_whole)
     }
 }
 
@@ -109,7 +120,7 @@ mod tests {
             let mut replies = Replies::default();
             let (first, second) = MIXED.split_at(cut);
             let count = replies.feed(first).unwrap() + replies.feed(second).unwrap();
-            assert_eq!((count, replies.error()), (8, Some(&b"ERR no"[..])), "{cut}");
+            assert_eq!((count, replies.error()), (8, Some((6, &b"ERR no"[..]))), "{cut}");
         }
         assert_eq!(Replies::default().feed(b"HTTP/1.1 400\r\n"), Err(Strange));
         assert_eq!(Replies::default().feed(b"$-7\r\n"), Err(Strange));

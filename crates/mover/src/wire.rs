@@ -1,13 +1,15 @@
 //! A connection to a server: a socket that does not block, and TLS over it if wanted.
 
 use crate::access::{Access, Failure};
+use crate::commands::command;
 use crate::pace::now;
-use keyway_resp::{Framing, frame_reply, reply};
+use keyway_resp::{Framing, frame_reply};
 use keyway_tls::{Channel, ClientTls};
 use keyway_topology::Endpoint;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
+use rustix::net::sockopt::set_socket_linger;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
@@ -98,26 +100,10 @@ impl Wire {
         self.out.append(bytes);
     }
 
-    /// Returns whether there is nothing to be sent.
-    pub(crate) fn is_sent(&self) -> bool {
-        let sealed = self.secured.as_ref().is_some_and(|secured| !secured.sealed.is_empty());
-        self.sent >= self.out.len() && !sealed
-    }
-
-    /// Sends what the system takes, and reads what there is, into `input`. Without either, it waits for
-    /// them, for `wake`, or until a time. Returns whether something was sent or read.
-    pub(crate) fn step(
-        &mut self,
-        input: &mut Vec<u8>,
-        wake: Option<BorrowedFd<'_>>,
-        until: Instant,
-    ) -> Result<bool, Failure> {
-        let sent = self.flush()?;
-        let read = self.receive(input)?;
-        if sent || read {
-            return Ok(true);
-        }
-        let events = match self.is_sent() {
+    /// Waits until something can be read, or sent if not all is sent, for `wake`, or until a time.
+    pub(crate) fn wait(&self, is_sent: bool, wake: Option<BorrowedFd<'_>>, until: Instant) {
+        let is_sealed = self.secured.as_ref().is_some_and(|secured| !secured.sealed.is_empty());
+        let events = match is_sent && !is_sealed {
             true => PollFlags::IN,
             false => PollFlags::IN | PollFlags::OUT,
         };
@@ -130,7 +116,11 @@ impl Wire {
         };
         // A fault of the socket is told by its next use.
         let _ = poll(&mut fds, Some(&left));
-        Ok(false)
+    }
+
+    /// Has the system drop what it has not sent when the connection is closed.
+    pub(crate) fn forget_at_close(&self) {
+        let _ = set_socket_linger(&self.socket, Some(Duration::ZERO));
     }
 
     /// Sends a command, and returns the bytes of its reply.
@@ -160,7 +150,10 @@ impl Wire {
             if now() >= until {
                 return Err(self.away("it does not answer in time"));
             }
-            self.step(input, None, until)?;
+            let has_sent = self.send_queued()?;
+            if !self.receive(input)? && !has_sent {
+                self.wait(self.sent >= self.out.len(), None, until);
+            }
         }
     }
 
@@ -168,40 +161,58 @@ impl Wire {
         Failure::passing(format!("{}: {why}", self.server))
     }
 
-    fn flush(&mut self) -> Result<bool, Failure> {
+    /// Sends what the system takes of these bytes, which follow all others. Returns how many it took.
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> Result<usize, Failure> {
+        let Some(secured) = &mut self.secured else {
+            let taken = send_some(&self.socket, bytes);
+            return taken.map_err(|error| self.away(&words(error)));
+        };
+        let mut taken = 0;
+        while taken < bytes.len() && secured.sealed.len() < SEALED_LEN {
+            match secured.channel.encrypt(bytes.get(taken..).unwrap_or_default()) {
+                0 => break,
+                len => taken += len,
+            }
+            secured.channel.take_output(&mut secured.sealed);
+        }
+        self.flush()?;
+        Ok(taken)
+    }
+
+    /// Sends what waits because of TLS. Returns whether the system took something.
+    pub(crate) fn flush(&mut self) -> Result<bool, Failure> {
+        let Some(secured) = &mut self.secured else { return Ok(false) };
+        secured.channel.take_output(&mut secured.sealed);
         let mut has_sent = false;
         loop {
-            let plain = self.out.get(self.sent..).unwrap_or_default();
-            let taken = match &mut self.secured {
-                None => send_some(&self.socket, plain),
-                Some(secured) => {
-                    while self.sent < self.out.len() && secured.sealed.len() < SEALED_LEN {
-                        let plain = self.out.get(self.sent..).unwrap_or_default();
-                        match secured.channel.encrypt(plain) {
-                            0 => break,
-                            len => self.sent += len,
-                        }
-                        secured.channel.take_output(&mut secured.sealed);
-                    }
-                    secured.channel.take_output(&mut secured.sealed);
-                    let taken = send_some(&self.socket, &secured.sealed);
-                    taken.inspect(|len| drop(secured.sealed.drain(..*len)))
-                }
-            };
-            match taken {
+            match send_some(&self.socket, &secured.sealed) {
                 Ok(0) => return Ok(has_sent),
                 Ok(len) => {
                     has_sent = true;
-                    if self.secured.is_none() {
-                        self.sent += len;
-                    }
+                    secured.sealed.drain(..len);
                 }
                 Err(error) => return Err(self.away(&words(error))),
             }
         }
     }
 
-    fn receive(&mut self, input: &mut Vec<u8>) -> Result<bool, Failure> {
+    fn send_queued(&mut self) -> Result<bool, Failure> {
+        let mut has_sent = self.flush()?;
+        while self.sent < self.out.len() {
+            let out = std::mem::take(&mut self.out);
+            let taken = self.send(out.get(self.sent..).unwrap_or_default());
+            self.out = out;
+            match taken? {
+                0 => break,
+                len => self.sent += len,
+            }
+            has_sent = true;
+        }
+        Ok(has_sent)
+    }
+
+    /// Reads what there is, into `input`. Returns whether something came.
+    pub(crate) fn receive(&mut self, input: &mut Vec<u8>) -> Result<bool, Failure> {
         let len = match recv(&self.socket, &mut *self.scratch, RecvFlags::empty()) {
             Ok((0, _)) => return Err(self.away("it has closed the connection")),
             Ok((len, _)) => len.min(self.scratch.len()),
@@ -221,12 +232,6 @@ impl Wire {
         }
         Ok(true)
     }
-}
-
-/// Appends a command.
-pub(crate) fn command(out: &mut Vec<u8>, words: &[&[u8]]) {
-    reply::array(out, words.len());
-    words.iter().for_each(|word| reply::bulk(out, word));
 }
 
 /// Returns how many bytes the system has taken: 0 if it takes none now.
