@@ -66,8 +66,8 @@ fn assert_same(source: &mut Client, target: &mut Client, slots: &SlotSet) {
     for key in moving {
         let digest = format!("DEBUG DIGEST-VALUE {key}");
         assert_eq!(source.words(&digest), target.words(&digest), "{key}");
-        let times = [&mut *source, &mut *target]
-            .map(|client| client.words(&format!("PEXPIRETIME {key}")));
+        let times =
+            [&mut *source, &mut *target].map(|client| client.words(&format!("PEXPIRETIME {key}")));
         assert_eq!(times[0], times[1], "{key}");
     }
 }
@@ -257,7 +257,10 @@ fn keys_of_slots_are_counted_and_deleted() {
     assert_eq!((counted.keys, counted.scanned), (moving, 5000));
     assert_eq!(purge(&at, &half(), Pace::default(), "purge", &|_| true), Ok(moving));
     assert_eq!(client.words("DBSIZE"), Value::Integer(5000 - moving as i64));
-    assert!(purge(&at, &SlotSet::new(SPACE, [(0, 1023)]), Pace::default(), "purge", &|_| false).is_err());
+    assert!(
+        purge(&at, &SlotSet::new(SPACE, [(0, 1023)]), Pace::default(), "purge", &|_| false)
+            .is_err()
+    );
 }
 
 /// The longest wait for a reply of the target while long values arrive.

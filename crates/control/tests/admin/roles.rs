@@ -12,7 +12,7 @@ use keyway_users::{Operator, Role};
 use std::path::Path;
 
 /// The least role for each request that is no read; reads need a viewer.
-const CHANGES: [(&str, Role); 21] = [
+const CHANGES: [(&str, Role); 22] = [
     ("POST /servers/restore", Role::Operator),
     ("POST /backends/restore", Role::Operator),
     ("POST /scripts/kill", Role::Operator),

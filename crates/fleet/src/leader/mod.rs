@@ -540,8 +540,8 @@ impl Leader {
             self.tend_groups(&fact, now);
             self.tend_slots(now);
         }
-        let is_writing = (looks && self.write_group(&fact, modified, now))
-            || (looks && self.write_slots(&fact, modified, now))
+        let is_writing = (looks
+            && (self.write_group(&fact, modified, now) || self.write_slots(&fact, modified, now)))
             || self.write_order(&fact, modified)
             || self.write_end(&fact, modified, now)
             || self.write_requests(modified);

@@ -9,10 +9,13 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Time between two looks at a plan that is waited for.
 const LOOK_EVERY: Duration = Duration::from_millis(300);
+
+/// Looks without an answer after which a plan is not waited for any more: for half a minute at least.
+const SILENT_LOOKS_MAX: u32 = 100;
 
 /// The path of the API.
 const PATH: &str = "/v1/fleet/slots";
@@ -377,14 +380,14 @@ fn carry_out(
 fn await_plans(client: &Client, pool: &str, answers: &[Answer]) -> ExitCode {
     let first = answers.iter().filter_map(|answer| answer.body["plan"].as_u64()).min();
     let mut shown: BTreeMap<u64, String> = BTreeMap::new();
-    let mut silent_since: Option<Instant> = None;
+    let mut silent_looks = 0;
     loop {
         let answer = match client.ask("GET", PATH, None) {
             Ok(answer) if is_done(&answer) => answer,
             // A control node that is restarted, or another one that leads, goes on.
             outcome => {
-                let since = *silent_since.get_or_insert_with(Instant::now);
-                if since.elapsed() > Duration::from_secs(30) {
+                silent_looks += 1;
+                if silent_looks > SILENT_LOOKS_MAX {
                     return match outcome {
                         Ok(answer) => fail(&text(&answer.body["detail"]), REFUSED),
                         Err(Unreachable(what)) => fail(&what, UNREACHABLE),
@@ -394,7 +397,7 @@ fn await_plans(client: &Client, pool: &str, answers: &[Answer]) -> ExitCode {
                 continue;
             }
         };
-        silent_since = None;
+        silent_looks = 0;
         let pools = list(&answer.body["pools"]).iter();
         let plans = pools.filter(|one| one["pool"] == pool).flat_map(|one| list(&one["plans"]));
         let ours: Vec<&Value> = plans.filter(|plan| plan["plan"].as_u64() >= first).collect();

@@ -2,7 +2,7 @@
 
 use crate::stage::{Coordinator, Fleet, SOON};
 use keyway_testkit::{
-    CheckedLoad, Client, LoadShape, Replicated, Value, encode_words, wait_for, wait_until, watchdog,
+    CheckedLoad, Client, LoadShape, Replicated, Value, encode_words, wait_until, watchdog,
 };
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -134,9 +134,15 @@ fn slots_move_with_everything_that_they_hold() {
     assert!(told.contains("done"), "{told}");
     let mut other = stage.client(1);
     for (words, before) in reads.iter().zip(&before) {
-        assert_eq!((other.words(words), client.words(words)), (before.clone(), before.clone()), "{words}");
+        assert_eq!(
+            (other.words(words), client.words(words)),
+            (before.clone(), before.clone()),
+            "{words}"
+        );
     }
-    let Value::Integer(left) = client.words("PTTL {foo}expiring") else { panic!("no time to live") };
+    let Value::Integer(left) = client.words("PTTL {foo}expiring") else {
+        panic!("no time to live")
+    };
     assert!((3_500_000..=3_600_000).contains(&left), "{left}");
     assert_eq!(stage.holders("{foo}text"), [false, true]);
     assert_eq!(stage.groups[0].ask(0, "DBSIZE"), Value::Integer(0));
@@ -196,17 +202,21 @@ fn what_lasts_longer_than_a_request_outlives_a_move() {
     let executed = opened.words("EXEC");
     assert_eq!(executed, Value::Array(vec![Value::simple("OK"), Value::simple("OK")]));
     let mut client = stage.client(0);
-    assert_eq!(client.words("MGET {foo}a {foo}b"), Value::Array(vec![Value::bulk("1"), Value::bulk("2")]));
+    assert_eq!(
+        client.words("MGET {foo}a {foo}b"),
+        Value::Array(vec![Value::bulk("1"), Value::bulk("2")])
+    );
     client.words("RPUSH {foo}queue x");
     let popped = waiting.join().expect("it has a reply");
     assert_eq!(popped, Value::Array(vec![Value::bulk("{foo}queue"), Value::bulk("x")]));
-    let heard = wait_for("a message", SOON, || match client.words("PUBLISH foo hello") {
-        Value::Integer(1) => Some(()),
-        _ => None,
+    wait_until("a message is heard", SOON, || {
+        client.words("PUBLISH foo hello") == Value::Integer(1)
     });
-    assert_eq!(heard, ());
     assert!(format!("{:?}", listener.reply()).contains("hello"));
-    assert_eq!(client.words("EVAL return{redis.call('get',KEYS[1])} 1 {foo}a"), Value::Array(vec![Value::bulk("1")]));
+    assert_eq!(
+        client.words("EVAL return{redis.call('get',KEYS[1])} 1 {foo}a"),
+        Value::Array(vec![Value::bulk("1")])
+    );
 }
 
 /// The leader, and with it the mover, is killed at any moment; a proxy too. The plan ends all the same.
@@ -266,7 +276,8 @@ fn orders_that_cannot_work_are_refused_and_change_nothing() {
     stage.groups[1].ask(0, "DEL {foo}strange");
     stage.moved("289", "b");
     let lacking = stage.document("").replace("slots = \"512-1023\"", "slots = \"0-1023\"");
-    let lacking = lacking.replace("slots = \"0-511\" }, {", "slots = \"\" }, {").replace("\"b\"", "\"c\"");
+    let lacking =
+        lacking.replace("slots = \"0-511\" }, {", "slots = \"\" }, {").replace("\"b\"", "\"c\"");
     let told = stage.fleet.apply(&lacking, 1);
     assert!(told.text.contains("group b has slots"), "{}", told.text);
 }
@@ -292,7 +303,9 @@ fn keys_are_told_of_once_while_they_are_in_two_places() {
     let mut seen = 0;
     let mut cursor = "0".to_owned();
     loop {
-        let Value::Array(page) = client.words(&format!("SCAN {cursor} COUNT 50")) else { panic!("no page") };
+        let Value::Array(page) = client.words(&format!("SCAN {cursor} COUNT 50")) else {
+            panic!("no page")
+        };
         let Value::Array(keys) = &page[1] else { panic!("no keys") };
         seen += keys.len();
         cursor = page[0].text();
