@@ -149,6 +149,7 @@ fn answer(state: &dyn AdminState, resource: Resource, call: &Call<'_>) -> Result
         | Resource::FailOver
         | Resource::Slots
         | Resource::MoveSlots
+        | Resource::Forget
         | Resource::Audit
         | Resource::Events => Err(no_control()),
         Resource::Description => Ok(description()),

@@ -83,6 +83,12 @@ pub trait FleetApi: Send + Sync {
     /// Returns why it was not done, or is not known to be.
     fn order_slots(&self, ask: SlotsAsk, by: &Caller) -> Result<u64, ApplyRefusal>;
 
+    /// Forgets a member that has ended for good.
+    ///
+    /// # Errors
+    /// Returns why it was not done.
+    fn forget(&self, member: &str, by: &Caller) -> Result<(), ApplyRefusal>;
+
     /// Returns the audit log, as the coordinator has it.
     ///
     /// # Errors

@@ -37,6 +37,12 @@ struct SteerBody {
     action: RolloutAction,
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ForgetBody {
+    member: String,
+}
+
 #[derive(Serialize)]
 struct DocumentList {
     documents: Vec<crate::fleet::DocumentStatus>,
@@ -117,6 +123,11 @@ pub(crate) fn answer(
             Ok(json(&GroupList { groups: fleet.groups().map_err(mute)? }))
         }
         Resource::Slots => Ok(json(&SlotsList { pools: fleet.slots().map_err(mute)?, plan: None })),
+        Resource::Forget => {
+            let ForgetBody { member } = body(call)?;
+            fleet.forget(&member, call.caller).map_err(refused_order)?;
+            Ok(json(&fleet.fleet().map_err(mute)?))
+        }
         Resource::MoveSlots => {
             let ask: SlotsAsk = body(call)?;
             call.check_pool(&ask.pool)?;

@@ -36,6 +36,7 @@ pub(crate) enum Resource {
     FailOver,
     Slots,
     MoveSlots,
+    Forget,
     Audit,
     Events,
     Description,
@@ -72,7 +73,9 @@ impl Resource {
             | Self::SteerRollout
             | Self::FailOver
             | Self::MoveSlots => Need::Pools,
-            Self::SetLogLevel | Self::Drain | Self::Reload | Self::Upgrade => Need::Admin,
+            Self::Forget | Self::SetLogLevel | Self::Drain | Self::Reload | Self::Upgrade => {
+                Need::Admin
+            }
             Self::OfMembers(which) => which.need(),
         }
     }
@@ -93,6 +96,7 @@ impl Resource {
                 | Self::FailOver
                 | Self::Slots
                 | Self::MoveSlots
+                | Self::Forget
                 | Self::Audit
                 | Self::Events
         )
@@ -107,7 +111,7 @@ impl Resource {
 }
 
 /// Every resource, with its method and path.
-pub(crate) const ROUTES: [(Method, &str, Resource); 46] = [
+pub(crate) const ROUTES: [(Method, &str, Resource); 47] = [
     (Method::GET, "/v1/health", Resource::Health),
     (Method::GET, "/v1/ready", Resource::Ready),
     (Method::GET, "/v1/status", Resource::Status),
@@ -151,6 +155,7 @@ pub(crate) const ROUTES: [(Method, &str, Resource); 46] = [
     (Method::POST, FAILOVER, Resource::FailOver),
     (Method::GET, SLOTS, Resource::Slots),
     (Method::POST, SLOTS, Resource::MoveSlots),
+    (Method::POST, "/v1/fleet/forget", Resource::Forget),
     (Method::GET, "/v1/fleet/audit", Resource::Audit),
     (Method::GET, EVENTS, Resource::Events),
     (Method::GET, "/v1/openapi.json", Resource::Description),

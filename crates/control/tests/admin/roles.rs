@@ -12,7 +12,7 @@ use keyway_users::{Operator, Role};
 use std::path::Path;
 
 /// The least role for each request that is no read; reads need a viewer.
-const CHANGES: [(&str, Role); 22] = [
+const CHANGES: [(&str, Role); 23] = [
     ("POST /servers/restore", Role::Operator),
     ("POST /backends/restore", Role::Operator),
     ("POST /scripts/kill", Role::Operator),
@@ -23,6 +23,7 @@ const CHANGES: [(&str, Role); 22] = [
     ("POST /v1/fleet/rollout", Role::Operator),
     ("POST /v1/fleet/groups/failover", Role::Operator),
     ("POST /v1/fleet/slots", Role::Operator),
+    ("POST /v1/fleet/forget", Role::Admin),
     ("POST /v1/fleet/servers/eject", Role::Operator),
     ("POST /v1/fleet/servers/restore", Role::Operator),
     ("POST /v1/fleet/scripts/kill", Role::Operator),

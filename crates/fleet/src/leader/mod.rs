@@ -30,7 +30,7 @@ pub use rollout::{Steer, Steering};
 pub use slots::{PlanView, SlotsChange, SlotsOrder, SlotsView};
 pub use view::{FleetView, LeaderView, MemberView, RolloutView, StoredDocument};
 
-use crate::audit::Record;
+use crate::audit::{Author, Record};
 use crate::events::Inboxes;
 use crate::facts::{self, DocumentFact, EPOCH, LEADER};
 use crate::limits::{AUDIT_KEPT, BELIEVED_MAX, WRITE_AGAIN};
@@ -439,6 +439,33 @@ impl Leader {
             self.notes.push_back(Note::Silent(id));
             self.decide(now);
         }
+    }
+
+    /// Forgets a member that has ended for good, as an operator says: nothing waits for it any more. Until
+    /// it reports again it counts as no member.
+    ///
+    /// # Errors
+    /// This node does not lead, the member is on the bus, or there is none of this id.
+    pub fn forget_member(
+        &mut self,
+        id: NodeId,
+        (at, by): (u64, Author),
+        now: Time,
+    ) -> Result<(), ApplyFault> {
+        if !self.leads() {
+            let leader = match &self.place {
+                Place::Below(leader) => Some(leader.clone()),
+                Place::Leads { .. } | Place::Adrift => None,
+            };
+            return Err(ApplyFault::NotLeading(leader));
+        }
+        let forgotten = self.roster.forget(id, now);
+        forgotten.map_err(|why| ApplyFault::NotFit(format!("{id} {why}")))?;
+        let (what, outcomes) = (format!("forget member {id}"), Vec::new());
+        self.note_passed(PassedRequest { at, by, what, outcomes }, now);
+        self.groups.urge();
+        self.decide(now);
+        Ok(())
     }
 
     fn answer(&mut self, order: OrderId, outcome: Result<Version, ApplyFault>) {

@@ -183,6 +183,25 @@ impl Roster {
         }
     }
 
+    /// Forgets a member that is silent.
+    ///
+    /// # Errors
+    /// It is not silent, or there is none of this id.
+    pub fn forget(&mut self, id: NodeId, now: Time) -> Result<(), &'static str> {
+        match self.members.get(&id) {
+            None => return Err("is no member that is known"),
+            Some(known) if known.silent_since.is_none() => {
+                return Err("is on the bus: only a member that has ended can be forgotten");
+            }
+            Some(_) => {}
+        }
+        self.members.remove(&id);
+        self.dirty.insert(id);
+        self.is_full = false;
+        self.write_at = Some(now);
+        Ok(())
+    }
+
     /// Forgets members that are silent for long.
     pub fn forget_silent(&mut self, now: Time) {
         if self.forget_at.is_none_or(|at| at > now) {

@@ -6,6 +6,7 @@ use super::document::{
 use super::inside::Desk;
 use super::passing;
 use crate::operators::RequestLog;
+use keyway_bus::NodeId;
 use keyway_config::Config;
 use keyway_control::{
     AdminState, AppliedStatus, ApplyOrder, ApplyRefusal, Caller, Content, DocumentStatus, EventLog,
@@ -55,6 +56,8 @@ pub enum Question {
     Rollout,
     Groups,
     Slots,
+    /// A member that is to be forgotten, and the author.
+    Forget(NodeId, u64, Author),
     /// An order about slots, and where its outcome goes.
     Move(SlotsOrder, Tell),
     /// An order to fail over, and where its outcome goes.
@@ -88,6 +91,7 @@ pub enum Answer {
     Groups(Vec<GroupView>),
     /// The pools whose slots may move; or this node does not lead, for this reason.
     Slots(Result<Vec<SlotsView>, String>),
+    Forgotten(Result<(), ApplyFault>),
     Audit(Box<AuditLog>),
 }
 
@@ -309,21 +313,25 @@ impl Asking {
                         ctl fleet tells which revision is current";
             ApplyRefusal::Unavailable(what.to_owned())
         })?;
-        outcome.map_err(|fault| match fault {
-            ApplyFault::OtherBase(_)
-            | ApplyFault::Changed
-            | ApplyFault::RollingOut(_)
-            | ApplyFault::NoRollout
-            | ApplyFault::TooFew
-            | ApplyFault::NotFit(_)
-            | ApplyFault::NoGroup(_)
-            | ApplyFault::OtherRollout(_)
-            | ApplyFault::WentBack => ApplyRefusal::Conflict(fault.to_string()),
-            ApplyFault::TooLong | ApplyFault::OutOfBounds => {
-                ApplyRefusal::Invalid(vec![fault.to_string()])
-            }
-            _ => ApplyRefusal::Unavailable(fault.to_string()),
-        })
+        outcome.map_err(refusal)
+    }
+}
+
+fn refusal(fault: ApplyFault) -> ApplyRefusal {
+    match fault {
+        ApplyFault::OtherBase(_)
+        | ApplyFault::Changed
+        | ApplyFault::RollingOut(_)
+        | ApplyFault::NoRollout
+        | ApplyFault::TooFew
+        | ApplyFault::NotFit(_)
+        | ApplyFault::NoGroup(_)
+        | ApplyFault::OtherRollout(_)
+        | ApplyFault::WentBack => ApplyRefusal::Conflict(fault.to_string()),
+        ApplyFault::TooLong | ApplyFault::OutOfBounds => {
+            ApplyRefusal::Invalid(vec![fault.to_string()])
+        }
+        _ => ApplyRefusal::Unavailable(fault.to_string()),
     }
 }
 
@@ -511,6 +519,16 @@ impl FleetApi for Asking {
         let (at, by) = (unix_seconds(), author(by));
         let order = SlotsOrder { id: OrderId(0), pool, what, at, by };
         self.order(|tell| Question::Move(order, tell)).map(|version| version.revision)
+    }
+
+    fn forget(&self, member: &str, by: &Caller) -> Result<(), ApplyRefusal> {
+        let wrong = || format!("{member} is no id of a member: keyway ctl fleet lists them");
+        let id = member.parse().map_err(|_| ApplyRefusal::Invalid(vec![wrong()]))?;
+        let question = Question::Forget(id, unix_seconds(), author(by));
+        match self.ask(question).map_err(ApplyRefusal::Unavailable)? {
+            Answer::Forgotten(outcome) => outcome.map_err(refusal),
+            _ => Err(ApplyRefusal::Unavailable("the control node does not answer".to_owned())),
+        }
     }
 
     fn events(&self) -> Arc<EventLog> {

@@ -47,6 +47,10 @@ impl Running {
                 let views = self.leader.group_views(clock());
                 let _ = tell.try_send(admin::Answer::Groups(views));
             }
+            Question::Forget(member, at, by) => {
+                let outcome = self.leader.forget_member(member, (at, by), clock());
+                let _ = tell.try_send(admin::Answer::Forgotten(outcome));
+            }
             Question::Slots => {
                 let views = match self.leader.leads() {
                     true => Ok(self.leader.slots_views(clock())),

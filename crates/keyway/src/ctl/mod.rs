@@ -178,6 +178,12 @@ enum What {
     Upgrade,
     /// Of a control node: who leads, and every member with its version and state.
     Fleet,
+    /// Have the control node that leads forget a member that is silent and has ended for good. Nothing waits
+    /// for it any more, such as slots that move.
+    Forget {
+        /// Its id, as `keyway ctl fleet` shows it.
+        member: String,
+    },
     /// The addresses at which clients find a pool; a control node knows them.
     Proxies {
         /// Only those of this pool.
@@ -431,6 +437,7 @@ fn request(what: &What) -> (&'static str, String, Option<Value>) {
             ("PUT", "/v1/log-level".to_owned(), Some(json!({"level": level})))
         }
         What::Fleet => get("/v1/fleet"),
+        What::Forget { member } => post("/v1/fleet/forget", Some(json!({"member": member}))),
         What::Proxies { pool: None } => get("/v1/fleet/proxies"),
         What::Proxies { pool: Some(pool) } => {
             get(&format!("/v1/fleet/proxies?pool={}", encoded(pool)))
@@ -549,7 +556,7 @@ fn shown(what: &What, body: &Value) -> Result<String, String> {
         What::Drain { wait: false } => "draining; it ends when it is done\n".to_owned(),
         What::Config => show::config(body),
         What::LogLevel { .. } => show::text(&body["level"]) + "\n",
-        What::Fleet => fleet::fleet(body),
+        What::Fleet | What::Forget { .. } => fleet::fleet(body),
         What::Proxies { .. } => show::proxies(body),
         What::Documents { revision } => fleet::documents(body, *revision)?,
         What::Diff { from, to } => fleet::diff(body, from.as_ref(), to.as_ref())?,

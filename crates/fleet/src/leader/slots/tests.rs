@@ -284,3 +284,26 @@ fn a_move_from_several_groups_is_a_plan_for_each_and_they_go_one_after_the_other
     let first = world.moves.last().map(|order| order.plan);
     assert_eq!(first, Some(1), "the first plan goes on");
 }
+
+#[test]
+fn one_dead_proxy_blocks_a_plan_until_it_is_forgotten_and_no_longer() {
+    let mut world = world();
+    let by = || (9, Author { name: "eva".to_owned(), address: String::new() });
+    let now = world.now;
+    let refused = world.leader.forget_member(id(9), by(), now).unwrap_err().to_string();
+    assert!(refused.contains("is on the bus"), "{refused}");
+    world.leader.handle_left(id(9), now);
+    move_to(&mut world, "0-9", "b");
+    let check = taken(&mut world, MoverWork::Check);
+    tell(&mut world, check, done());
+    let copy = taken(&mut world, MoverWork::Copy);
+    tell(&mut world, copy, tailing());
+    assert_eq!(plan(&world).phase, PlanPhase::Copying);
+    let now = world.now;
+    let unknown = world.leader.forget_member(id(8), by(), now).unwrap_err().to_string();
+    assert!(unknown.contains("is no member that is known"), "{unknown}");
+    world.leader.forget_member(id(9), by(), now).unwrap();
+    world.settle();
+    assert_eq!(plan(&world).phase, PlanPhase::Fenced);
+    assert!(world.audited().contains("forget member"), "{}", world.audited());
+}

@@ -95,7 +95,7 @@ impl Leader {
             PlanPhase::Planned => "the servers to be looked at".to_owned(),
             PlanPhase::Copying if !is_tailing(report) => "keys to be copied".to_owned(),
             PlanPhase::Copying if !lag.is_empty() => format!(
-                "all proxies to obey the map: {}; if a process has ended for good: keyway ctl fleet \
+                "all proxies to obey the map: {}; if a process has ended for good: keyway ctl \
                  forget",
                 listed(&lag)
             ),
