@@ -47,7 +47,7 @@ pub struct PlanStatus {
     pub paused: bool,
     /// True if nothing more happens.
     pub over: bool,
-    /// What it waits for now; empty if it is over.
+    /// The next thing that it waits for; empty if it is over.
     pub waits_for: String,
     /// The reason for its step; empty if it is the usual course.
     pub why: String,
@@ -96,7 +96,7 @@ pub struct SlotsAsk {
     pub pace: PlanPace,
 }
 
-/// What is ordered.
+/// The kind of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SlotsAction {

@@ -11,7 +11,7 @@ pub struct Access {
     pub endpoint: Endpoint,
     /// Its password, if it wants one.
     pub password: Option<String>,
-    /// What TLS needs, if it speaks it.
+    /// The settings of TLS, if it speaks that.
     pub tls: Option<ClientTls>,
 }
 

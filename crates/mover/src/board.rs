@@ -1,4 +1,4 @@
-//! What the threads of a mover share: what is to be sent, how far they are, and why they end.
+//! The state that the threads of a mover share: the bytes to send, how far they are, and why they end.
 
 use crate::access::Failure;
 use crate::commands::{Batch, Commands};
@@ -60,7 +60,7 @@ struct History {
     until: Option<u64>,
 }
 
-/// What the threads share.
+/// The state that the threads share.
 pub(crate) struct State {
     stage: Stage,
     /// Commands that the writer has not taken.

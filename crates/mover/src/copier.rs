@@ -1,4 +1,4 @@
-//! What a follower of the source feeds: the snapshot's keys and the stream's commands go to the pipe.
+//! The target of a follower of the source: the snapshot's keys and the stream's commands go to the pipe.
 
 use crate::access::Failure;
 use crate::board::{Board, Over};
@@ -28,7 +28,7 @@ const KEYS_PER_LOOK: u64 = 64;
 pub(crate) struct Copier {
     board: Arc<Board>,
     slots: Arc<SlotSet>,
-    /// What the target understands.
+    /// The forms that the target understands.
     dialect: Dialect,
     /// The pace, as it was when it was last looked at.
     pace: Pace,

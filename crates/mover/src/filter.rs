@@ -26,7 +26,7 @@ const NEWER: [&[u8]; 9] = [
     b"xnack",
 ];
 
-/// What becomes of a command.
+/// The fate of a command.
 enum Fate<'a> {
     /// It concerns no key of the slots.
     Dropped,

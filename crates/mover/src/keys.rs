@@ -93,7 +93,7 @@ fn check_wanted(is_wanted: bool) -> Result<(), Failure> {
     if is_wanted { Ok(()) } else { Err(Failure::passing("it is not wanted any more")) }
 }
 
-/// What is done with some keys: those of the slots, and how many there were in all.
+/// A visitor of some keys: those of the slots, and how many there were in all.
 type Visit<'v> = &'v mut dyn FnMut(&mut Wire, &[Vec<u8>], u64) -> Result<(), Failure>;
 
 fn visit(wire: &mut Wire, slots: &SlotSet, pace: Pace, each: Visit<'_>) -> Result<(), Failure> {

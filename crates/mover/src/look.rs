@@ -1,4 +1,4 @@
-//! What a server is, and whether slots can move between two.
+//! The properties of a server, and whether slots can move between two.
 
 use crate::access::{Access, Failure};
 use crate::pace::unix_millis;

@@ -11,7 +11,7 @@ pub struct Pace {
     pub bytes_per_second: Option<u64>,
 }
 
-/// What was not used of a bound is of use for this long.
+/// The unused part of a bound is of use for this long.
 const SAVED: Duration = Duration::from_millis(100);
 
 /// Keeps to a pace.

@@ -22,12 +22,12 @@ pub(crate) fn run(board: &Arc<Board>, target: &Access, name: &str) {
     if let Err(failure) = connected.and_then(|mut wire| send(board, &mut wire)) {
         board.fail(failure);
     }
-    // Those who wait for the writer look again.
+    // Threads that wait for the writer look again.
     board.nudge();
 }
 
 fn send(board: &Board, wire: &mut Wire) -> Result<(), Failure> {
-    // What the system has not sent is not sent after the end.
+    // Bytes that the system has not sent are not sent after the end.
     wire.forget_at_close();
     let mut flight = Flight::default();
     let (mut input, mut released) = (Vec::new(), Vec::new());
@@ -73,7 +73,7 @@ fn send(board: &Board, wire: &mut Wire) -> Result<(), Failure> {
     }
 }
 
-/// What was taken of the board, and is not sent or not answered.
+/// Commands that were taken of the board, and are not sent or not answered.
 #[derive(Default)]
 struct Flight {
     batches: VecDeque<Batch>,

@@ -23,7 +23,7 @@ const STREAM_LEN_MAX: usize = 256 << 20;
 /// Longest string that is one command in a buffer. A longer one is sent in chunks.
 pub(crate) const TEXT_LEN_MAX: usize = 64 << 10;
 
-/// What a target understands.
+/// The forms that a target understands.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Dialect {
     /// True if it knows RESTORE with REPLACE and ABSTTL: since Redis 5.0.

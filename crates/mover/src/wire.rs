@@ -31,7 +31,7 @@ struct Secured {
     channel: Box<Channel>,
     tls: ClientTls,
     host: String,
-    /// What the system has not taken yet, encrypted.
+    /// Encrypted bytes that the system has not taken yet.
     sealed: Vec<u8>,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Wire {
     socket: OwnedFd,
     secured: Option<Secured>,
     scratch: Box<[u8]>,
-    /// What is to be sent, from `sent` on.
+    /// The bytes to send, from `sent` on.
     out: Vec<u8>,
     sent: usize,
 }

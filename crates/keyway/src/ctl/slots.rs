@@ -491,7 +491,7 @@ fn balanced(groups: &Groups, weights: &BTreeMap<String, u32>) -> Result<Vec<Tran
         shares.push((name, (exact / sum.max(1)) as u32, exact % sum.max(1)));
     }
     let given: u64 = shares.iter().map(|(_, share, _)| u64::from(*share)).sum();
-    // What is left of a division goes to those that it was taken from, first to those that have more.
+    // The rest of a division goes to the groups that it was taken from, first to those that have more.
     let has = |name: &str| groups.get(name).map_or(0, SlotRanges::len);
     shares.sort_by_key(|(name, share, rest)| {
         (std::cmp::Reverse(*rest), std::cmp::Reverse(i64::from(has(name)) - i64::from(*share)))

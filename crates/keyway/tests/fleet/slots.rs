@@ -250,7 +250,7 @@ fn a_plan_goes_on_when_the_leader_or_a_proxy_is_killed() {
     loads.into_iter().for_each(|load| load.stop().assert_clean());
 }
 
-/// What is wrong is refused with a sentence, and leaves everything as it was.
+/// A wrong order is refused with a sentence, and leaves everything as it was.
 #[test]
 fn orders_that_cannot_work_are_refused_and_change_nothing() {
     let _watchdog = watchdog(Duration::from_secs(120), "wrong orders");

@@ -144,7 +144,7 @@ pub(super) struct Proxy {
     measured: Measured,
     /// The number of the report that it awaits a word about.
     pub awaited: Option<u64>,
-    /// What it sees of a group of servers.
+    /// Its view of a group of servers.
     pub sight: Sight,
     /// The number of this process, and the events that it has had.
     pub process: u64,

@@ -198,7 +198,7 @@ impl World {
         self.check()
     }
 
-    /// What a member sees of a group of servers changes.
+    /// A member's view of a group of servers changes.
     fn change_view(&mut self) {
         let nth = self.random.index(self.proxies.len());
         if self.proxies[nth].hangs_until <= self.now {

@@ -104,7 +104,7 @@ impl MovingSlots {
             return false;
         }
         let Some(map) = map_of(now.map.space(), slots, groups) else { return false };
-        // What waits under a fence goes on waiting under the next one.
+        // A command that waits under a fence goes on waiting under the next one.
         let since = now.fence.as_ref().map_or(at, |fence| fence.since);
         let fence = Fence::new(&slots.fenced, since);
         let map = if *now.map == map { Arc::clone(&now.map) } else { Arc::new(map) };

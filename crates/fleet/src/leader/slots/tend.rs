@@ -140,7 +140,7 @@ impl Leader {
         let Some(groups) = self.groups_of(pool, plan) else { return };
         let found = self.mover_group(pool, &plan.from).zip(self.mover_group(pool, &plan.to));
         let Some((from, to)) = found else { return };
-        // What the target gets back is not deleted, whatever an earlier plan has left.
+        // Slots that the target owns are left alone, whatever an earlier plan has left.
         let own = fact.owners.get(if work == MoverWork::Clean { &plan.from } else { &plan.to });
         let slots = own.map_or_else(|| plan.slots.clone(), |own| plan.slots.without(own));
         self.moves.next_number += 1;

@@ -1,4 +1,4 @@
-//! What is told of the slots of pools.
+//! The slots of pools, as they are told.
 
 use super::decide::listed;
 use super::is_tailing;
@@ -31,7 +31,7 @@ pub struct PlanView {
     pub plan: Plan,
     /// The numbers of its mover, if that has told some.
     pub progress: Option<MoverProgress>,
-    /// What it waits for; empty if it is over.
+    /// The next thing that it waits for; empty if it is over.
     pub waits_for: String,
 }
 

@@ -31,7 +31,7 @@ pub(super) struct Draining {
     clients: Vec<Key<Session>>,
 }
 
-/// What happens to a request for slots that move.
+/// The fate of a request for slots that move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::core) enum Fenced {
     /// It waits.
